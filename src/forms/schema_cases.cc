@@ -121,6 +121,15 @@ Result<Clause> Cases::reference(const Json& s, const Json& to, const Place* plac
   return Clause{*target, place, denied};
 }
 
+// Schemas that lead into each other are read in each other, so their number is the depth of the stack.
+Status Cases::enter(const Clause& clause) {
+  constexpr size_t kMostOpen = 100;
+  if (open_.size() == kMostOpen)
+    return invalid("{}: found more than {} schemas that lead into each other", document_.path(clause.place), kMostOpen);
+  open_.push_back(clause.schema);
+  return {};
+}
+
 Result<std::vector<Case>> Cases::apply(List in, const Clause& clause) {
   // A list, an object or a string is made of about eight parts.
   if (!document_.budget().spend(8 + in.size()))
@@ -146,7 +155,7 @@ Result<std::vector<Case>> Cases::apply(List in, const Clause& clause) {
     }
     return out;
   }
-  open_.push_back(&s);
+  LLADA_TRY_STATUS(enter(clause));
   const size_t objects = in.empty() ? 0 : in[0].objects.size(), lists = in.empty() ? 0 : in[0].lists.size();
   auto out = combined(std::move(in), s, place);
   open_.pop_back();
@@ -357,7 +366,7 @@ Result<std::vector<Case>> Cases::deny(List in, const Clause& clause) {
     lost_ = true;
     return List();
   }
-  open_.push_back(&s);
+  LLADA_TRY_STATUS(enter(clause));
   List out;
   for (const auto& [key, value] : s.items()) {
     if (document_.draft() < 2019 && key != "$ref" && s.contains("$ref")) continue;

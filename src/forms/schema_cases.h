@@ -124,10 +124,12 @@ class Cases {
   Status values(const std::string& key, const Json& value, const Place* place, Case& c);
   Result<bool> is_possible(Case& c, int depth);
   Result<List> possible(List in, int depth);
+  Status enter(const Clause& clause);  // open_ has its schema until the caller takes it off again
   Result<Clause> reference(const Json& s, const Json& to, const Place* place, bool denied);
 
   Document& document_;
   std::vector<const Json*> open_;  // schemas that are being read, without a value between
+  int looks_ = 0;                  // calls of is_possible() under way that read a member or an item
   bool lost_ = false;              // cases were dropped, so that no case left does not prove that nothing is valid
 };
 

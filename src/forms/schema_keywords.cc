@@ -321,14 +321,19 @@ std::optional<Clauses> Cases::item(const Case& c, int64_t index) {
   return clauses;
 }
 
-// depth: of members and items that are looked at. Types that no value can have go.
+// depth: of members and items that are looked at. Types that no value can have go. Reading a member's schema may ask
+// the same of another member, and in a schema of itself so for ever: further than kMostLooks all counts as possible.
 Result<bool> Cases::is_possible(Case& c, int depth) {
   const auto some = [&](const std::optional<Clauses>& clauses) -> Result<bool> {
     if (!clauses) return false;
-    if (depth == 0) return true;
-    LLADA_TRY(std::vector<Case> cases, of(*clauses));
-    LLADA_TRY(cases, possible(std::move(cases), depth - 1));
-    return !cases.empty();
+    constexpr int kMostLooks = 2;
+    if (depth == 0 || looks_ == kMostLooks) return true;
+    ++looks_;
+    auto cases = of(*clauses);
+    if (cases) cases = possible(*std::move(cases), depth - 1);
+    --looks_;
+    if (!cases) return std::unexpected(cases.error());
+    return !cases->empty();
   };
   if (c.types & Case::kObject)
     for (const std::string_view name : c.required) {
