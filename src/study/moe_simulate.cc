@@ -23,7 +23,7 @@ struct Setting {
 };
 
 // Planning a layer takes this of the host, and nothing of the layer begins before it. Seconds per expert that the layer
-// wants, as measured on a Zen 5 core: where plans are compared (per slice) or follow from the residents, and for guesses.
+// wants, measured on a Zen 5 core: where plans are compared (per slice) or follow from the residents, and for guesses.
 LaneTask planning(const LayerRouting& routing, const MoeOptions& options, int32_t slices) {
   constexpr double kCompared = 0.6e-6, kFollows = 0.12e-6, kGuesses = 1.1e-6;
   const auto wanted = static_cast<double>(std::ranges::count_if(routing.rows, [](int32_t rows) { return rows > 0; }));
