@@ -224,6 +224,9 @@ class ConfigReader : Fields {
       LLADA_TRY(const Fields numbers, object(name));
       for (const auto& [key, value] : scaling->items())
         if (value.is_object()) return numbers.wrong(printable(key), value, "the same rotation in all layers");
+      // A factor scales by a rule, and which one nobody can guess.
+      if (scaling->contains("factor") && !scaling->contains("rope_type") && !scaling->contains("type"))
+        LLADA_TRY_STATUS(numbers.text("rope_type"));
       for (const auto kind : {"rope_type", "type"})
         if (const auto found = scaling->find(kind); found != scaling->end() && *found != "default") {
           if (*found != "yarn" || !family_->yarn) return numbers.wrong(kind, *found, "no scaling");
@@ -256,11 +259,21 @@ class ConfigReader : Fields {
   // Notes the sampling settings of generation_config.json, which options of this program give; transformers' own
   // defaults say nothing.
   void note_sampling() {
-    const std::pair<std::string_view, Json> usual[] = {
-        {"do_sample", false}, {"temperature", 1.0}, {"top_p", 1.0}, {"top_k", 50}, {"repetition_penalty", 1.0}};
+    const std::pair<std::string_view, Json> usual[] = {{"do_sample", false},
+                                                       {"temperature", 1.0},
+                                                       {"top_p", 1.0},
+                                                       {"top_k", 50},
+                                                       {"min_p", 0},
+                                                       {"typical_p", 1.0},
+                                                       {"repetition_penalty", 1.0},
+                                                       {"num_beams", 1},
+                                                       {"no_repeat_ngram_size", 0},
+                                                       {"suppress_tokens", {}},
+                                                       {"begin_suppress_tokens", {}},
+                                                       {"bad_words_ids", {}}};
     std::string found;
     for (const auto& [name, value] : usual)
-      if (const Json* given = generation_.find(name); given != nullptr && *given != value)
+      if (const Json* given = generation_.find(name); given != nullptr && !given->is_null() && *given != value)
         found += fmt::format("{}{} {}", found.empty() ? "" : ", ", name, shown(*given));
     if (!found.empty())
       config_.remarks.push_back(fmt::format("generation_config.json has {}, which is not read", found));

@@ -414,6 +414,7 @@ TEST(ModelFile, ConfigsThatWouldComputeSomethingElse) {
   EXPECT_EQ(with(R"("use_cache":false)"), "accepted");
   EXPECT_EQ(with(R"("rope_scaling":{"rope_type":"default"})"), "accepted");
   EXPECT_THAT(with(R"("rope_scaling":{"type":"linear","factor":2})"), HasSubstr("rope_scaling.type: found \"linear\""));
+  EXPECT_THAT(with(R"("rope_scaling":{"factor":2})"), HasSubstr("rope_scaling.rope_type: is missing"));
   EXPECT_EQ(with(R"("clip_qkv":null)"), "accepted");
   EXPECT_THAT(with(R"("clip_qkv":8.0)"), HasSubstr("clip_qkv: found 8.0, needed null"));
   for (const auto key : {"final_logit_softcapping", "attn_logit_softcapping", "query_pre_attn_scalar",
@@ -473,10 +474,11 @@ TEST(ModelFile, FieldsFromGenerationConfig) {
   EXPECT_EQ(model->config().eos_id, 37);                             // config.json comes first
   EXPECT_THAT(model->config().end_ids, testing::ElementsAre(1, 2));  // and both end an answer
   EXPECT_TRUE(model->config().remarks.empty());
-  folder.write("generation_config.json", R"({"do_sample":true,"temperature":0.7,"top_p":1.0,"top_k":20})");
-  EXPECT_THAT(
-      ModelFile::open(folder.path())->config().remarks,
-      testing::ElementsAre("generation_config.json has do_sample true, temperature 0.7, top_k 20, which is not read"));
+  folder.write("generation_config.json", R"({"do_sample":true,"temperature":0.7,"top_p":1.0,"top_k":20,"min_p":0.1,)"
+                                         R"("num_beams":1,"bad_words_ids":null,"suppress_tokens":[5]})");
+  EXPECT_THAT(ModelFile::open(folder.path())->config().remarks,
+              testing::ElementsAre("generation_config.json has do_sample true, temperature 0.7, top_k 20, min_p 0.1, "
+                                   "suppress_tokens [5], which is not read"));
   folder.write("generation_config.json", R"({"eos_token_id":[37,2,2]})");
   EXPECT_THAT(ModelFile::open(folder.path())->config().end_ids, testing::ElementsAre(2));
   folder.write("generation_config.json", R"({"eos_token_id":[37,40]})");
