@@ -478,6 +478,9 @@ TEST_F(BatchRoutes, AnOddStoreIsNamedAndKept) {
     open["status"] = "in_progress";
     add(to, without(std::move(open), to, field));
   }
+  json later = batch;
+  later["id"] = name("batch_"), later["status"] = "paused";
+  add(later["id"], later.dump());
   add("file-7", R"({"id":7,"object":"file"})");
   add("batch_x", "[]");
   add("batch_y", "{");

@@ -220,6 +220,10 @@ TEST_F(WishedForms, FieldsThatAskForNothingArePassedOver) {
     inner["stream_options"] = {{"anything", value}};
     EXPECT_EQ(send(kChatPath, inner).status, 200) << value;
   }
+  EXPECT_EQ(refusal("/infill", {{"input_prefix", "a"}, {"input_suffix", "b"}, {"max_tokens", 0}})["param"],
+            "max_tokens");
+  EXPECT_EQ(refusal("/v1/responses", {{"input", "a"}, {"max_tokens", 0}})["param"], "max_tokens");
+  EXPECT_EQ(refusal(kChatPath, with_field(kFormAsk, "n_predict", 0))["param"], "n_predict");
   const json more[] = {true, 1, "x", {1}, {{"a", 0}}};
   for (const json& value : more)
     EXPECT_EQ(refusal(kChatPath, with_field(kFormAsk, "provider", value))["param"], "provider") << value;

@@ -18,6 +18,7 @@ bool is_empty(const Json& v) {
   return v.is_structured() ? v.empty() : v.is_string() && v.get_ref<const std::string&>().empty();
 }
 bool is_any(const Json&) { return true; }
+bool is_null(const Json& v) { return v.is_null(); }
 
 // Fields of OpenAI's and others' clients that are accepted with values that change nothing. A field that a route reads
 // itself never comes here.
@@ -57,7 +58,10 @@ constexpr std::array kIdle = {
     // Of Anthropic's clients and Ollama's: caches and contexts of theirs, pictures, forms of the answer.
     Idle{"cache_control", is_any}, Idle{"context_management", is_any}, Idle{"inference_geo", is_any},
     Idle{"mcp_servers", is_empty}, Idle{"keep_alive", is_any}, Idle{"images", is_empty}, Idle{"template", is_empty},
-    Idle{"context", is_empty}, Idle{"logprobs", is_false}, Idle{"top_logprobs", is_zero}};
+    Idle{"context", is_empty}, Idle{"logprobs", is_false}, Idle{"top_logprobs", is_zero},
+    // A length by another protocol's name: 0 asks for no text at all.
+    Idle{"max_tokens", is_null}, Idle{"max_completion_tokens", is_null}, Idle{"max_output_tokens", is_null},
+    Idle{"n_predict", is_null}, Idle{"num_predict", is_null}, Idle{"max_new_tokens", is_null}};
 
 // Of two fields together.
 bool idle_beside(std::string_view name, const Json& value, const Fields& body) {

@@ -2,11 +2,15 @@
 
 #include <algorithm>
 #include <functional>
+#include <set>
 
 namespace llada::serve {
 namespace {
 
 constexpr const char* kOwner = "owner";  // in the store alone
+// Of a batch.
+const std::set<std::string> kOpen = {"validating", "in_progress", "finalizing", "cancelling"};
+const std::set<std::string> kEnded = {"completed", "failed", "expired", "cancelled"};
 
 bool is_id(const std::string& id, std::string_view begin) {
   return id.starts_with(begin) && id.find('/') == std::string::npos;  // it is the name of a file, too
@@ -36,6 +40,8 @@ std::string fault_of(const Json& json, const std::string& id) {
   }
   for (const char* name : {"status", "input_file_id", "endpoint"})
     if (!is(name, &Json::is_string)) return fmt::format("{}: needed a text", name);
+  if (!kOpen.contains(json["status"].get<std::string>()) && !kEnded.contains(json["status"].get<std::string>()))
+    return "status: needed one that a batch of this version has";
   if (!is_id(json["input_file_id"], kFileId)) return "input_file_id: needed that of a file";
   if (!is("expires_at", &Json::is_number_integer)) return "expires_at: needed a whole number";
   if (!is("request_counts", &Json::is_object)) return "request_counts: needed an object";
@@ -59,10 +65,7 @@ StoredObject KeptObject::stored() const {
   return {id(), dump(with_owner)};
 }
 
-bool KeptObject::is_open() const {
-  static const std::set<std::string> kEnded = {"completed", "failed", "expired", "cancelled"};
-  return !is_file() && !kEnded.contains(json.at("status").get<std::string>());
-}
+bool KeptObject::is_open() const { return !is_file() && !kEnded.contains(json.at("status").get<std::string>()); }
 
 KeptObject* KeptObjects::find(const std::string& id) {
   const auto found = objects_.find(id);
