@@ -261,7 +261,7 @@ std::vector<Edit> BlockStrategy::accept(const Canvas& canvas, const StepResult& 
   for (const Prediction& p : predicted)
     (std::ranges::binary_search(requested_.masks, p.position) ? candidates : ahead).push_back(candidate(p, p.position));
   std::vector<Edit> edits = decide(candidates);
-  if (ids_.attention_block > 0) decide_ahead(candidates, ahead, edits);
+  if (ids_.attention_block > 0 && !ahead.empty()) decide_ahead(candidates, ahead, edits);
   if (length_) {
     std::vector<Prediction> ends;
     for (const int32_t p : requested_.ends)
