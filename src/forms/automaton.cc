@@ -35,10 +35,10 @@ struct HashOf {
   }
 };
 
-Status take_subsets(const Nfa& nfa, int32_t start, int32_t end, Automaton& out) {
+// work: gets the steps that were taken, `most` and some at most.
+Status take_subsets(const Nfa& nfa, int32_t start, int32_t end, Automaton& out, int64_t most, int64_t& work) {
   std::vector<int32_t> seen(nfa.states.size(), -1), stack;
   int32_t round = 0;
-  int64_t work = 0;
   // Of a closure, the states that read a byte, and the end.
   const auto closure = [&](const std::vector<int32_t>& from) {
     std::vector<int32_t> found;
@@ -72,7 +72,7 @@ Status take_subsets(const Nfa& nfa, int32_t start, int32_t end, Automaton& out) 
   // The same targets often have the same closure: a UTF-8 class has many letters.
   for (size_t i = 0; i < subsets.size(); ++i) {
     if (std::ssize(subsets) > kMostStates) return too_large("the form needs more than {} states", kMostStates);
-    if (work > kMostWork) return too_large("the form is too large");
+    if (work > most) return too_large("the form is too large");
     for (auto& list : targets) list.clear();
     for (const int32_t s : *subsets[i])
       for (const Nfa::Edge& edge : nfa.states[static_cast<size_t>(s)].edges)
@@ -255,11 +255,20 @@ void reduce(Automaton& a) {
 
 bool has_parts(const Expr& expression, int32_t most) { return Nfa::of(expression, kLastLevel, most).has_value(); }
 
-Result<Automaton> compile(const Expr& expression, int level) {
-  LLADA_TRY(const Nfa nfa, Nfa::of(expression, level));
+Result<Automaton> compile(const Expr& expression, int level, Budget* budget) {
+  const auto pay = [&](int64_t steps) { return budget != nullptr ? budget->step(steps) : Status(); };
+  const auto made = Nfa::of(expression, level);
+  constexpr int64_t kOfState = 8, kOfCell = 5;
+  LLADA_TRY_STATUS(pay(kOfState * (made ? std::ssize(made->states) : kMostParts)));
+  if (!made) return std::unexpected(made.error());
+  const Nfa& nfa = *made;
   Automaton automaton;
   set_letters(nfa, automaton);
-  LLADA_TRY_STATUS(take_subsets(nfa, nfa.start, nfa.end, automaton));
+  int64_t work = 0;
+  const Status taken = take_subsets(nfa, nfa.start, nfa.end, automaton,
+                                    budget != nullptr ? std::min(kMostWork, budget->steps_left()) : kMostWork, work);
+  LLADA_TRY_STATUS(pay(work + kOfCell * std::ssize(automaton.next)));
+  LLADA_TRY_STATUS(taken);
   reduce(automaton);
   if (automaton.complete.empty()) return invalid("no text fits the form");
   if (nfa.counts) automaton.counted = std::make_shared<const Counted>(nfa);

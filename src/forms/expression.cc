@@ -66,8 +66,13 @@ std::vector<CodeRange> cut_out(const std::vector<CodeRange>& ranges, CodeRange o
 }  // namespace
 
 Status Budget::spend(size_t cost) {
-  left_ -= std::min(cost, left_);
+  left_ -= steps_ > 0 ? std::min(cost, left_) : left_;
   return left_ > 0 ? Status() : invalid("the form is too large");
+}
+
+Status Budget::step(int64_t steps) {
+  steps_ -= std::min(steps, steps_);
+  return spend(0);
 }
 
 Status Budget::spend_on(const Expression& fresh) {

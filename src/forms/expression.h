@@ -48,12 +48,22 @@ struct Expression {
 };
 
 // Bounds the expressions of one form, and so their memory (some 200 bytes a part) and the time to make them. It counts
-// parts, bytes of texts, and schemas that are read again behind a reference. Shared parts count once.
+// parts, bytes of texts, and schemas that are read again behind a reference. Shared parts count once. Beside them it
+// counts the steps of reading, of about 5 ns each.
 class Budget {
  public:
+  static constexpr int64_t kMostSteps = 100'000'000;
+
+  explicit Budget(int64_t steps = kMostSteps) : steps_(steps) {}
+
+  // Invalid: nothing is left, then and in all later calls.
   Status spend(size_t cost);
+  Status step(int64_t steps);
   Status spend_on(const Expression& fresh);  // the whole tree
   size_t left() const { return left_; }
+  int64_t steps_left() const { return steps_; }
+  // Takes the steps of another reading of the same form.
+  void step_as(const Budget& other) { steps_ = other.steps_; }
 
   // Where it is not null, readers of schemas put the costliest part there, for the line that refuses a form.
   struct Heaviest {
@@ -64,6 +74,7 @@ class Budget {
 
  private:
   size_t left_ = 250'000;
+  int64_t steps_;
 };
 
 Expr never();

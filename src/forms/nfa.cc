@@ -45,6 +45,7 @@ class Sizes {
     }
     return sizes_.emplace(&e, size).first->second;
   }
+  int64_t parts() const { return std::ssize(sizes_); }
   std::vector<const Expression*> take_loops() {
     std::ranges::sort(loops_);
     return std::move(loops_);
@@ -227,7 +228,12 @@ Result<Nfa> Nfa::of(const Expr& expression, int level, int32_t most) {
   return nfa;
 }
 
-int64_t unshared_size(const Expr& expression) { return Sizes(kLastLevel).of(*expression).states; }
+int64_t unshared_size(const Expr& expression, int64_t* parts) {
+  Sizes sizes(kLastLevel);
+  const int64_t states = sizes.of(*expression).states;
+  if (parts != nullptr) *parts = sizes.parts();
+  return states;
+}
 
 bool has_loops_at(const Expr& expression, int level) {
   return level <= kLastLevel && Sizes(level).of(*expression).fresh;

@@ -46,9 +46,10 @@ struct Nfa {
 // Whether a repeat is a loop at this level and not at the one before.
 bool has_loops_at(const Expr& expression, int level);
 
-// Upper bound on the states at the last level, at most kHuge, cheap to compute: shared parts count at each place.
+// Upper bound on the states at the last level, at most kHuge, cheap to compute: shared parts count at each place. parts:
+// gets the number of parts, of which shared ones count once.
 inline constexpr int64_t kHuge = int64_t{1} << 40;
-int64_t unshared_size(const Expr& expression);
+int64_t unshared_size(const Expr& expression, int64_t* parts = nullptr);
 
 // Reads texts with the counts of loops. It keeps few ways to read a text, those with the lowest counts. So a text that
 // fits may be refused where there are very many ways, but no text that does not fit is taken.

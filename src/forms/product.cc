@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 #include <utility>
 
 namespace llada::forms {
 namespace {
 
 constexpr int32_t kMostPairs = 20'000;
+constexpr int64_t kOfCell = 8;  // steps of a state and a letter
 
 Expr fits(Automaton a) {
   return std::make_shared<const Expression>(
@@ -15,9 +17,10 @@ Expr fits(Automaton a) {
 }
 
 // The automaton of an expression that fits some text.
-Result<Automaton> automaton_of(const Expr& e) {
-  if (e->kind == Expression::Kind::automaton) return *e->automaton;
-  return compile(e);
+Result<std::shared_ptr<const Automaton>> automaton_of(const Expr& e, Budget& budget) {
+  if (e->kind == Expression::Kind::automaton) return e->automaton;
+  LLADA_TRY(Automaton made, compile(e, 0, &budget));
+  return std::make_shared<const Automaton>(std::move(made));
 }
 
 // States of the product are numbered as they are met; -1 of b is where it has left its texts. Those from which nothing
@@ -25,8 +28,9 @@ Result<Automaton> automaton_of(const Expr& e) {
 Result<Expr> product(const Expr& left, const Expr& right, bool inside, Budget& budget) {
   if (left->kind == Expression::Kind::never) return left;
   if (right->kind == Expression::Kind::never) return inside ? right : left;
-  LLADA_TRY(const Automaton a, automaton_of(left));
-  LLADA_TRY(const Automaton b, automaton_of(right));
+  LLADA_TRY(const auto first, automaton_of(left, budget));
+  LLADA_TRY(const auto second, automaton_of(right, budget));
+  const Automaton &a = *first, &b = *second;
   Automaton out;
   std::map<std::pair<uint8_t, uint8_t>, uint8_t> letters;  // of both at once
   std::vector<std::pair<int32_t, int32_t>> of;
@@ -37,10 +41,11 @@ Result<Expr> product(const Expr& left, const Expr& right, bool inside, Budget& b
     out.letter[byte] = at->second;
   }
   out.letters = static_cast<int32_t>(of.size());
-  std::map<std::pair<int32_t, int32_t>, int32_t> known;
+  std::unordered_map<int64_t, int32_t> known;
   std::vector<std::pair<int32_t, int32_t>> states;
   const auto state_of = [&](int32_t s, int32_t t) {
-    const auto [at, fresh] = known.try_emplace(std::pair(s, t), static_cast<int32_t>(states.size()));
+    const auto [at, fresh] =
+        known.try_emplace(int64_t{s} * (kMostStates + 1) + t + 1, static_cast<int32_t>(states.size()));
     if (fresh) {
       states.emplace_back(s, t);
       const bool in_b = t >= 0 && b.complete[static_cast<size_t>(t)];
@@ -51,6 +56,7 @@ Result<Expr> product(const Expr& left, const Expr& right, bool inside, Budget& b
   out.start = state_of(a.start, b.start);
   for (size_t i = 0; i < states.size(); ++i) {
     if (std::ssize(states) > kMostPairs) return invalid("needs more than {} states", kMostPairs);
+    LLADA_TRY_STATUS(budget.step(kOfCell * out.letters));
     const auto [s, t] = states[i];
     for (const auto& [la, lb] : of) {
       const int32_t to = a.next[static_cast<size_t>(s * a.letters + la)];
@@ -68,7 +74,16 @@ Result<Expr> product(const Expr& left, const Expr& right, bool inside, Budget& b
 Result<Expr> both(const Expr& a, const Expr& b, Budget& budget) { return product(a, b, true, budget); }
 Result<Expr> except(const Expr& a, const Expr& b, Budget& budget) { return product(a, b, false, budget); }
 
-std::optional<int64_t> longest(const Automaton& a) {
+Result<Expr> compiled(const Expr& e, Budget& budget) {
+  if (e->kind == Expression::Kind::automaton || e->kind == Expression::Kind::never) return e;
+  LLADA_TRY(Automaton made, compile(e, 0, &budget));
+  return fits(std::move(made));
+}
+
+std::optional<int64_t> longest(const Expr& e, Budget& budget) {
+  const auto made = automaton_of(e, budget);
+  if (!made) return {};
+  const Automaton& a = **made;
   const auto states = static_cast<size_t>(a.states()), letters = static_cast<size_t>(a.letters);
   std::vector<int64_t> bytes(states, -1);
   std::vector<char> open(states);
@@ -111,6 +126,7 @@ Result<Expr> multiples(int64_t step, int64_t digits, bool point, Budget& budget)
   const auto behind = [&](int64_t place, int64_t rest) {
     return static_cast<int32_t>(kWhole + k * (1 + place) + rest);
   };
+  LLADA_TRY_STATUS(budget.step(kOfCell * static_cast<int64_t>(states) * out.letters));
   out.complete.assign(states, 0);
   out.next.assign(states * static_cast<size_t>(out.letters), Automaton::kDead);
   const auto edge = [&](int32_t from, int letter, int32_t to) {

@@ -14,8 +14,12 @@ namespace llada::forms {
 Result<Expr> both(const Expr& a, const Expr& b, Budget& budget);
 Result<Expr> except(const Expr& a, const Expr& b, Budget& budget);
 
-// Bytes of the longest text; nothing where texts may be of any length.
-std::optional<int64_t> longest(const Automaton& a);
+// The same texts as an automaton, so that products with it need not compile it again. Invalid: too many states, or no
+// text fits.
+Result<Expr> compiled(const Expr& e, Budget& budget);
+
+// Bytes of the longest text; nothing where texts may be of any length or need too many states.
+std::optional<int64_t> longest(const Expr& e, Budget& budget);
 
 // Whole numbers (point false) or numbers of at most `digits` digits behind the point that are multiples of
 // step / 10^digits, without an exponent. Invalid: too many states.

@@ -95,7 +95,8 @@ RegexPart anchor_of(bool begins) {
 RegexPart behind(const RegexPart& a, const RegexPart& b) {
   const auto empty = [&](bool begin, bool end) { return a.empty[begin][end] && b.empty[begin][end]; };
   const auto texts = [&](bool begin, bool end) {
-    std::vector<RegexTexts> ways = {joined({a.at[begin][false], b.at[false][end]})};
+    std::vector<RegexTexts> ways;
+    ways.push_back(joined({a.at[begin][false], b.at[false][end]}));
     if (b.begins && a.empty[begin][false]) ways.push_back(b.at[begin][end]);
     if (a.ends && b.empty[false][end]) ways.push_back(a.at[begin][end]);
     if (a.ends && b.begins && empty(begin, end)) ways.push_back(nothing_written());
@@ -151,7 +152,7 @@ class Parser {
     return invalid("found {} at byte {}, which is not supported", what, at_);
   }
 
-  RegexPart anything() const { return part_of({repeat(any_letter(letters_), 0, -1), 1}, true); }
+  RegexPart anything() const { return part_of({anything_, 1}, true); }
 
   Expr dot() const {
     static const std::vector<CodeRange> kRanges = others({{'\n', '\n'}, {'\r', '\r'}, {0x2028, 0x2029}});
@@ -445,6 +446,9 @@ class Parser {
   Budget& budget_;
   const Letters letters_;
   const Match match_;
+  // One object, so that all alternatives end in the same states (nfa.cc): subsets of states of their own would double
+  // with each alternative.
+  const Expr anything_ = repeat(any_letter(letters_), 0, -1);
   size_t at_ = 0;
 };
 

@@ -5,6 +5,7 @@
 #include <ranges>
 #include <set>
 #include <string>
+#include <unordered_set>
 
 namespace llada::forms {
 namespace {
@@ -17,10 +18,6 @@ constexpr size_t kMostDenied = 32;     // cases into which one is cut
 
 bool is_in(std::span<const std::string_view> list, std::string_view key) {
   return std::ranges::find(list, key) != list.end();
-}
-
-std::set<std::string> texts_of(const std::vector<const Json*>& list) {
-  return canonical_values(std::views::transform(list, [](const Json* value) -> const Json& { return *value; }));
 }
 
 void append(auto& to, const auto& from) { to.insert(to.end(), from.begin(), from.end()); }
@@ -53,10 +50,23 @@ bool has_integer(const NumberRange& r) {
   return first < *r.most || (first == *r.most && !r.below);
 }
 
-bool meet(Case& a, const Case& b) {
+int64_t Case::size() const {
+  const auto all = [](const auto&... lists) { return (std::ssize(lists) + ...); };
+  return all(others, steps, patterns, formats, lists, held, objects, required, forbidden, names, members,
+             closed_objects, closed_lists) +
+         (values ? std::ssize(*values) : 0);
+}
+
+bool Cases::meet(Case& a, const Case& b) {
+  const auto texts_of = [&](const std::vector<const Json*>& list) {
+    std::unordered_set<std::string_view> texts;
+    for (const Json* value : list) texts.insert(document_.text_of(*value));
+    return texts;
+  };
   a.types &= b.types, a.hints |= b.hints, a.typed |= b.typed, a.open &= b.open;
   if (b.values && a.values) {
-    std::erase_if(*a.values, [both = texts_of(*b.values)](const Json* v) { return !both.contains(canonical(*v)); });
+    std::erase_if(*a.values,
+                  [&, both = texts_of(*b.values)](const Json* v) { return !both.contains(document_.text_of(*v)); });
   } else if (b.values) {
     a.values = b.values;
   }
@@ -79,7 +89,7 @@ bool meet(Case& a, const Case& b) {
 
   if (a.values)
     std::erase_if(*a.values, [&, others = texts_of(a.others)](const Json* v) {
-      return !(bits_of(*v) & a.types) || (!others.empty() && others.contains(canonical(*v)));
+      return !(bits_of(*v) & a.types) || (!others.empty() && others.contains(document_.text_of(*v)));
     });
   if (a.values && a.values->empty()) return false;
   if (is_empty(a.range)) a.types &= ~(Case::kInteger | Case::kNumber);
@@ -108,6 +118,13 @@ Result<std::vector<Case>> Cases::of(const Clauses& clauses) {
   return list;
 }
 
+// Cases are copied and met as wholes.
+Status Cases::take_steps(const List& in) {
+  int64_t steps = 0;
+  for (const Case& c : in) steps += 30 + 10 * c.size();
+  return document_.budget().step(steps);
+}
+
 Result<Clause> Cases::reference(const Json& s, const Json& to, const Place* place, bool denied) {
   if (!to.is_string()) {
     LLADA_TRY_STATUS(document_.leave_out(place, "found " + spelled(to).substr(0, 60) + ", needed a text"));
@@ -132,7 +149,7 @@ Status Cases::enter(const Clause& clause) {
 
 Result<std::vector<Case>> Cases::apply(List in, const Clause& clause) {
   // A list, an object or a string is made of about eight parts.
-  if (!document_.budget().spend(8 + in.size()))
+  if (!document_.budget().spend(8 + in.size()) || !take_steps(in))
     return invalid("{}: the schema is too large once its branches and references are followed",
                    document_.path(clause.place));
   const Json& s = *clause.schema;
@@ -357,7 +374,7 @@ Result<std::vector<Case>> Cases::deny_or_say(List in, const Clause& clause) {
 
 // What does not fit one keyword or another. Those that cannot be denied leave their part of it out.
 Result<std::vector<Case>> Cases::deny(List in, const Clause& clause) {
-  if (!document_.budget().spend(8 + in.size()))
+  if (!document_.budget().spend(8 + in.size()) || !take_steps(in))
     return invalid("{}: the schema is too large once its branches and references are followed",
                    document_.path(clause.place));
   const Json& s = *clause.schema;

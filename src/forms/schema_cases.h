@@ -88,6 +88,8 @@ struct Case {
            held.empty() && least_members == 0 && most_members < 0 && objects.empty() && required.empty() &&
            forbidden.empty() && names.empty() && members.empty() && closed_objects.empty() && closed_lists.empty();
   }
+
+  int64_t size() const;  // entries of its lists
 };
 
 // Bounds of numbers are 0 or have a size between these.
@@ -122,6 +124,9 @@ class Cases {
   Result<std::optional<int64_t>> count(const Json& value, const Place* place);
   Status bound(const std::string& key, const Json& value, const Json& s, const Place* place, Case& c);
   Status values(const std::string& key, const Json& value, const Place* place, Case& c);
+  // Adds the constraints of `with`. False: no value fits.
+  bool meet(Case& into, const Case& with);
+  Status take_steps(const List& in);
   Result<bool> is_possible(Case& c, int depth);
   Result<List> possible(List in, int depth);
   Status enter(const Clause& clause);  // open_ has its schema until the caller takes it off again
@@ -134,9 +139,6 @@ class Cases {
 };
 
 bool has_integer(const NumberRange& range);
-
-// Adds the constraints of `with`. False: no value fits.
-bool meet(Case& into, const Case& with);
 
 // Whether the negation of the keyword is refused, but for values that Cases handles.
 bool asserts(std::string_view key);

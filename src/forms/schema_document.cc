@@ -119,11 +119,9 @@ const Place* Document::below(const Place* up, std::string_view key, int64_t inde
 
 std::string Document::path(const Place* place) const {
   std::vector<std::string> parts;
-  for (; place->up != nullptr; place = place->up) {
-    parts.push_back(place->index >= 0
-                        ? fmt::format("{}[{}]", place->key.empty() ? "" : "." + std::string(place->key), place->index)
-                        : "." + std::string(place->key.substr(0, 100)));
-  }
+  for (; place->up != nullptr; place = place->up)
+    parts.push_back((place->key.empty() && place->index >= 0 ? "" : fmt::format(".{}", place->key.substr(0, 100))) +
+                    (place->index >= 0 ? fmt::format("[{}]", place->index) : ""));
   std::string out(reading_.where);
   for (size_t i = parts.size(); i-- > 0 && out.size() < kMostPath;) out += parts[i];
   return out.size() > kMostPath ? out.substr(0, kMostPath) + "..." : out;
@@ -182,18 +180,31 @@ Result<const Json*> Document::follow(const Json& holder, const std::string& to) 
   return at = found;
 }
 
+std::string_view Document::text_of(const Json& value) {
+  const auto [at, fresh] = texts_.try_emplace(&value);
+  if (fresh) at->second = canonical(value);
+  return at->second;
+}
+
 bool Document::lists(const Json& list, const Json& value) {
   const auto [at, fresh] = listed_.try_emplace(&list);
   if (fresh) at->second = canonical_values(list);
-  return at->second.contains(canonical(value));
+  const std::string text = canonical(value);
+  static_cast<void>(budget_.step(20 + std::ssize(text)));  // whoever reads on sees that nothing is left
+  return at->second.contains(text);
+}
+
+bool Document::same(const Json& a, const Json& b) {
+  const std::string one = canonical(a), other = canonical(b);
+  static_cast<void>(budget_.step(20 + std::ssize(one) + std::ssize(other)));
+  return one == other;
 }
 
 const Automaton* Document::pattern(const std::string& regex) {
   const auto [at, fresh] = patterns_.try_emplace(regex);
   if (fresh) {
-    Budget own;
-    if (const auto read = parse_regex(regex, own, Letters::plain, Match::anywhere)) {
-      if (auto made = compile(*read)) at->second = *std::move(made);
+    if (const auto read = parse_regex(regex, budget_, Letters::plain, Match::anywhere)) {
+      if (auto made = compile(*read, 0, &budget_)) at->second = *std::move(made);
     }
   }
   return at->second ? &*at->second : nullptr;

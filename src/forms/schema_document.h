@@ -52,8 +52,11 @@ class Document {
   // The schema to which the reference `to` of the schema `holder` leads.
   Result<const Json*> follow(const Json& holder, const std::string& to);
 
-  // Whether a list of values, as of `enum`, has this one.
+  // canonical() of a value of the document, kept by its address.
+  std::string_view text_of(const Json& value);
+  // Whether a list of values, as of `enum`, has this one; whether two are the same.
   bool lists(const Json& list, const Json& value);
+  bool same(const Json& a, const Json& b);
 
   // The automaton of texts in which the regular expression matches somewhere; null: it cannot be read.
   const Automaton* pattern(const std::string& regex);
@@ -77,6 +80,7 @@ class Document {
   std::map<std::pair<const Resource*, std::string>, const Json*> followed_;
   std::map<std::string, std::optional<Automaton>> patterns_;
   std::map<const Json*, std::set<std::string>> listed_;
+  std::unordered_map<const Json*, std::string> texts_;
   std::set<std::string> said_;
 };
 

@@ -50,7 +50,10 @@ class Validator {
 
   Truth all() {
     if (s_.is_boolean()) return s_.get<bool>();
-    if (!s_.is_object() || depth_ > 40 || !document_.budget().spend(2)) return {};
+    // Members are searched one by one.
+    const auto looked = std::ssize(s_) * (v_.is_object() ? std::ssize(v_) : 1);
+    if (!s_.is_object() || depth_ > 40 || !document_.budget().spend(2) || !document_.budget().step(10 * looked))
+      return {};
     if (const Json& to = member("$ref"); to.is_string()) {
       const auto target = document_.follow(s_, to.get_ref<const std::string&>());
       Truth there = target ? fits(**target, v_) : Truth();
@@ -99,7 +102,7 @@ class Validator {
       };
       return k.is_array() ? std::ranges::any_of(k, is) : is(k);
     }
-    if (key == "const") return same_value(v_, k);
+    if (key == "const") return document_.same(v_, k);
     if (key == "enum") return k.is_array() && document_.lists(k, v_);
     if (key == "minimum")
       return member("exclusiveMinimum") == true ? compared(k, std::greater<>()) : compared(k, std::greater_equal<>());
@@ -119,6 +122,7 @@ class Validator {
         return counted(static_cast<size_t>(std::ranges::count_if(text, starts)), k, key == "minLength");
       if (key == "pattern") {
         const Automaton* found = k.is_string() ? document_.pattern(k.get<std::string>()) : nullptr;
+        static_cast<void>(document_.budget().step(std::ssize(text)));
         return found == nullptr ? Truth() : Truth(found->fits(text));
       }
     }
@@ -162,10 +166,7 @@ class Validator {
       return truth;
     }
     if (key == "uniqueItems" && k == true) {
-      for (size_t i = 0; i < v_.size(); ++i)
-        for (size_t j = 0; j < i; ++j)
-          if (same_value(v_[i], v_[j])) return false;
-      return true;
+      return canonical_values(v_).size() == v_.size();
     }
     if (key == "contains" || key == "unevaluatedItems") return std::optional<Truth>(std::in_place);
     return {};
@@ -194,7 +195,8 @@ class Validator {
         bool matched = declared.is_object() && declared.contains(name);
         for (const auto& [regex, schema] : patterns.items()) {
           const Automaton* found = document_.pattern(regex);
-          if (found == nullptr) return std::optional<Truth>(std::in_place);
+          if (found == nullptr || !document_.budget().step(10 + std::ssize(name)))
+            return std::optional<Truth>(std::in_place);
           if (!found->fits(name)) continue;
           matched = true;
           if (key == "patternProperties") truth = with(truth, fits(schema, value));

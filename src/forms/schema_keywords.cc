@@ -262,6 +262,10 @@ Result<std::optional<Clauses>> Cases::member(const Case& c, std::string_view nam
   constexpr std::nullopt_t none = std::nullopt;
   Clauses clauses;
   if (std::ranges::find(c.forbidden, name) != c.forbidden.end()) return none;
+  // Members are searched one by one.
+  int64_t steps = 10 * c.size();
+  for (const Case::Object& o : c.objects) steps += (o.properties != nullptr ? std::ssize(*o.properties) : 0) / 4;
+  LLADA_TRY_STATUS(document_.budget().step(steps));
   for (const Clause& clause : c.names) {
     const Json text = std::string(name);
     const auto fits = holds(document_, *clause.schema, text);
@@ -270,6 +274,7 @@ Result<std::optional<Clauses>> Cases::member(const Case& c, std::string_view nam
       LLADA_TRY_STATUS(document_.leave_out(clause.place, "cannot be checked for all member names of this object"));
   }
   const auto matches = [&](const std::string& regex, const Place* place) -> Result<bool> {
+    LLADA_TRY_STATUS(document_.budget().step(30 + std::ssize(name)));
     if (const Automaton* automaton = document_.pattern(regex)) return automaton->fits(name);
     LLADA_TRY_STATUS(document_.leave_out(document_.below(document_.below(place, "patternProperties"), regex),
                                          "this regular expression is not supported"));
@@ -356,6 +361,7 @@ Result<bool> Cases::is_possible(Case& c, int depth) {
 }
 
 Result<std::vector<Case>> Cases::possible(List in, int depth) {
+  LLADA_TRY_STATUS(take_steps(in));
   List out;
   for (Case& c : in) {
     LLADA_TRY(const bool fits, is_possible(c, depth));

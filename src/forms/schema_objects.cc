@@ -108,7 +108,7 @@ Result<Expr> SchemaWriter::object(const Case& c, const Place* place, int left) {
   const std::string between = spelling_ == CallForm::json ? ", " : ",";
   if (least <= 0 && most < 0)
     return all_of({text("{"), members(std::move(parts), std::move(required), between), text("}")});
-  LLADA_TRY_STATUS(budget_.spend(parts.size() * static_cast<size_t>(std::max<int64_t>({least, most, 1}))));
+  LLADA_TRY_STATUS(budget_.spend(kInOrder * parts.size() * static_cast<size_t>(std::max<int64_t>({least, most, 1}))));
   return all_of({text("{"), in_order(parts, required, least, most, between), text("}")});
 }
 
@@ -169,6 +169,7 @@ Result<Expr> SchemaWriter::dictionary(const Case& c, const Place* place, int lef
       for (const auto& [regex, schema] : o.patterns->items())
         all.emplace_back(regex, &schema, document_.below(document_.below(o.place, "patternProperties"), regex));
   for (size_t i = 0; i < all.size(); ++i) {
+    LLADA_TRY_STATUS(budget_.step(10 * std::ssize(all) + std::ssize(c.objects) * std::ssize(all)));
     std::vector<Case::Pattern> more = {{std::get<0>(all[i]), std::get<2>(all[i]), false}};
     for (size_t j = 0; j < all.size(); ++j)
       if (j != i && std::get<0>(all[j]) != std::get<0>(all[i]))

@@ -25,9 +25,10 @@ bool has_one_text(const Json& value) {
 
 }  // namespace
 
-SchemaWriter::SchemaWriter(Document& document, const SchemaLevels& levels)
+SchemaWriter::SchemaWriter(Document& document, const SchemaLevels& levels, StringContents& contents)
     : document_(document),
       budget_(document.budget()),
+      contents_(contents),
       spelling_(document.spelling()),
       levels_(levels),
       any_(json_any(levels.any, document.spelling())),
@@ -85,7 +86,7 @@ Budget::Heaviest SchemaWriter::heaviest() const {
   const auto cost = [&](const Written& w) {
     if (!whole) return static_cast<int64_t>(w.spent);
     if (w.made == nullptr || is_never(w.made) || looked > kMostLooked) return int64_t{0};
-    const auto automaton = compile(w.made, kLastLevel);
+    const auto automaton = compile(w.made, kLastLevel, &budget_);
     looked += automaton ? automaton->states() : kMostStates;
     return automaton ? int64_t{automaton->states()} : kTooLarge;
   };
@@ -130,6 +131,7 @@ Result<std::vector<std::string>> SchemaWriter::listed(const Clauses& clauses, co
     if (!c.values) continue;
     for (const Json* value : *c.values) {
       std::string whole = spelled(*value, spelling_);
+      LLADA_TRY_STATUS(budget_.step(50 + std::ssize(whole)));
       if (!known.insert(whole).second) continue;
       LLADA_TRY_STATUS(budget_.spend(whole.size()));
       bool fits = true, sure = true;
@@ -216,9 +218,37 @@ Result<Expr> SchemaWriter::string(const Case& c, const Place* place) {
 }
 
 Result<Expr> SchemaWriter::content(const Case& c, const Place* place, Letters letters) {
+  std::string key = fmt::format("{} {} {}", letters == Letters::json, c.shortest, c.longest);
+  const auto add = [&](char kind, std::string_view text) { key += fmt::format(" {}{} {}", kind, text.size(), text); };
+  for (const Case::Pattern& f : c.formats) add('f', f.regex);
+  for (const Case::Pattern& p : c.patterns) add(p.denied ? 'd' : 'p', p.regex);
+  for (const Json* other : c.others)
+    if (other->is_string()) add('o', other->get_ref<const std::string&>());
+  if (const auto known = contents_.made.find(key); known != contents_.made.end()) return known->second;
+  bool whole = true;
+  auto made = new_content(c, place, letters, whole);
+  if (made && whole) contents_.made.emplace(std::move(key), *made);
+  return made;
+}
+
+Result<Expr> SchemaWriter::pattern(std::string_view regex, Letters letters) {
+  Expr& known = contents_.patterns[fmt::format("{} {}", letters == Letters::json, regex)];
+  if (known != nullptr) return known;
+  LLADA_TRY(const Expr read, parse_regex(regex, budget_, letters, Match::anywhere));
+  LLADA_TRY(known, compiled(read, budget_));
+  return known;
+}
+
+Result<Expr> SchemaWriter::new_content(const Case& c, const Place* place, Letters letters, bool& whole) {
   const Expr any = repeat(any_letter(letters), 0, -1);
   Expr all;
-  bool counts = c.shortest > 0 || c.longest >= 0;
+  const bool counts = c.shortest > 0 || c.longest >= 0;
+  const bool alone =
+      c.patterns.size() == 1 && !c.patterns[0].denied && c.formats.empty() && c.others.empty() && !counts;
+  const auto leave_out = [&](const Place* at, std::string_view why) {
+    whole = false;
+    return document_.leave_out(at, why);
+  };
   // With what is there already; where that takes too many states, it is left out.
   const auto with = [&](const Expr& part, const Place* at, bool inside) -> Status {
     if (all == nullptr && inside) {
@@ -226,7 +256,7 @@ Result<Expr> SchemaWriter::content(const Case& c, const Place* place, Letters le
       return {};
     }
     auto made = inside ? both(all, part, budget_) : except(all == nullptr ? any : all, part, budget_);
-    if (!made) return document_.leave_out(at, made.error().message);
+    if (!made) return leave_out(at, made.error().message);
     all = *std::move(made);
     return {};
   };
@@ -235,8 +265,8 @@ Result<Expr> SchemaWriter::content(const Case& c, const Place* place, Letters le
     LLADA_TRY_STATUS(with(json_format(f.regex, letters), f.place, true));
   }
   for (const Case::Pattern& p : c.patterns) {
-    auto read = parse_regex(p.regex, budget_, letters, Match::anywhere);
-    LLADA_TRY_STATUS(read ? with(*read, p.place, !p.denied) : document_.leave_out(p.place, read.error().message));
+    auto read = alone ? parse_regex(p.regex, budget_, letters, Match::anywhere) : pattern(p.regex, letters);
+    LLADA_TRY_STATUS(read ? with(*read, p.place, !p.denied) : leave_out(p.place, read.error().message));
   }
   std::vector<Expr> others;
   for (const Json* other : c.others)
@@ -248,8 +278,7 @@ Result<Expr> SchemaWriter::content(const Case& c, const Place* place, Letters le
   if (!others.empty()) LLADA_TRY_STATUS(with(either(std::move(others)), place, false));
   if (all == nullptr || !counts || is_never(all)) return all;
   if (c.shortest == 0) {
-    const auto made = compile(all);
-    const auto most = made ? longest(*made) : std::nullopt;
+    const auto most = longest(all, budget_);
     if (most && *most <= c.longest) return all;
   }
   const int64_t most = c.longest < 0 ? -1 : std::min(c.longest, std::max(kMostCounted, c.shortest));
@@ -314,8 +343,8 @@ Result<std::optional<Expr>> SchemaWriter::unique_items(const Clauses& item, cons
   std::vector<Expr> parts;
   for (const std::string& one : texts) parts.push_back(text(one));
   if (parts.size() > kMostInAnyOrder) {
-    LLADA_TRY_STATUS(
-        budget_.spend(parts.size() * static_cast<size_t>(std::max<int64_t>({c.least_items, c.most_items, 1}))));
+    LLADA_TRY_STATUS(budget_.spend(kInOrder * parts.size() *
+                                   static_cast<size_t>(std::max<int64_t>({c.least_items, c.most_items, 1}))));
     return all_of(
         {text("["), in_order(parts, std::vector<bool>(parts.size()), c.least_items, c.most_items, between), text("]")});
   }

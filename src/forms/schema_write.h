@@ -18,7 +18,9 @@ bool is_never(const Expr& e);
 // One of the parts, or all in order, where a part may be never().
 Expr some_of(std::vector<Expr> parts);
 Expr all_of(std::vector<Expr> parts);
-// From `least` to `most` (-1: any number) of the parts in their order, all required ones among them.
+// From `least` to `most` (-1: any number) of the parts in their order, all required ones among them; of about kInOrder
+// further parts for each of them and each number.
+inline constexpr size_t kInOrder = 6;
 Expr in_order(const std::vector<Expr>& parts, const std::vector<bool>& required, int64_t least, int64_t most,
               std::string_view between);
 
@@ -28,9 +30,15 @@ struct SchemaLevels {
   int deepest = 1000;  // levels of objects and lists
 };
 
+// Texts of strings by their constraints, and of regular expressions, which are the same at all levels and often at many
+// places of a schema.
+struct StringContents {
+  std::map<std::string, Expr> made, patterns;
+};
+
 class SchemaWriter {
  public:
-  SchemaWriter(Document& document, const SchemaLevels& levels);
+  SchemaWriter(Document& document, const SchemaLevels& levels, StringContents& contents);
   // Texts of values that fit all clauses.
   Result<Expr> value(const Clauses& clauses, const Place* place) { return value(clauses, place, levels_.nested); }
   // The costliest part of the value that was read: in states or, where it was too large to be read, in parts.
@@ -45,6 +53,9 @@ class SchemaWriter {
   Result<std::vector<std::string>> listed(const Clauses& clauses, const std::vector<Case>& cases, const Place* place);
   Result<Expr> string(const Case& c, const Place* place);
   Result<Expr> content(const Case& c, const Place* place, Letters letters);  // null: any
+  // whole: false where a part was left out.
+  Result<Expr> new_content(const Case& c, const Place* place, Letters letters, bool& whole);
+  Result<Expr> pattern(std::string_view regex, Letters letters);  // as an automaton
   Result<Expr> number(const Case& c, const Place* place);
   Result<Expr> array(const Case& c, const Place* place, int left);
   Result<Expr> object(const Case& c, const Place* place, int left);
@@ -62,6 +73,7 @@ class SchemaWriter {
 
   Document& document_;
   Budget& budget_;
+  StringContents& contents_;
   std::vector<Written> written_;
   std::vector<size_t> within_;  // of these, the outermost first
   const CallForm spelling_;
