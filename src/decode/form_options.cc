@@ -15,11 +15,12 @@ Entry form_entry(std::string_view unit, std::string_view help) {
   f.read = [](const Field& self, std::string_view text, DecodeOptions& o) -> Status {
     if (text.empty()) return invalid("found '', needed {}; without it the answer is free", self.unit);
     const forms::Form form{kind, std::string(text)};
-    if (Status status = forms::check_form(form); !status) {
+    // A form that takes longer is refused when it is made.
+    if (auto known = forms::check_form(form, nullptr, "$", forms::Budget::kFewSteps); !known) {
       const std::string before = fmt::format("{}: ", forms::key_of(kind));
-      std::string& message = status.error().message;
+      std::string& message = known.error().message;
       if (message.starts_with(before)) message.erase(0, before.size());
-      return status;
+      return std::unexpected(known.error());
     }
     o.*Member = text;
     if (kind == forms::FormKind::json_schema) o.loose_schema = false;
@@ -49,30 +50,54 @@ std::span<const Field> form_fields() {
   return kFields;
 }
 
+namespace {
+
+// The lines for what is left out, or with `late` no more than a few steps, and there the rest.
+Result<std::vector<std::string>> check(const std::function<Result<bool>(std::vector<std::string>&, int64_t)>& read,
+                                       LateReading* late) {
+  const auto lines = [](auto& read, int64_t steps, bool* known) -> Result<std::vector<std::string>> {
+    std::vector<std::string> warnings;
+    LLADA_TRY(*known, read(warnings, steps));
+    return warnings;
+  };
+  bool known = true;
+  auto found = lines(read, late != nullptr ? forms::Budget::kFewSteps : forms::Budget::kMostSteps, &known);
+  if (known) return found;
+  *late = [read, lines] {
+    bool all = true;
+    return lines(read, forms::Budget::kMostSteps, &all);
+  };
+  return std::vector<std::string>();
+}
+
+}  // namespace
+
 Result<std::vector<std::string>> set_tools(FormOptions& o, std::string_view tools, bool must_call, int64_t most,
-                                           CallForm calls) {
+                                           CallForm calls, LateReading* late) {
   o.tools.clear();
   const auto said = must_call ? std::nullopt : form_of(o);
   forms::Form form{forms::FormKind::tools, forms::tools_text(tools, said, !must_call, most, calls)};
-  std::vector<std::string> warnings;
-  LLADA_TRY_STATUS(forms::check_form(form, &warnings));
+  LLADA_TRY(auto left_out,
+            check([form](auto& lines, int64_t steps) { return check_form(form, &lines, "$", steps); }, late));
   o.tools = std::move(form.text);
-  return warnings;
+  return left_out;
 }
 
 Result<std::vector<std::string>> set_schema(FormOptions& o, std::string_view schema, bool strict,
-                                            std::string_view where) {
+                                            std::string_view where, LateReading* late) {
   const forms::Form form{forms::FormKind::json_schema, std::string(schema), !strict};
-  std::vector<std::string> warnings;
-  if (Status read = forms::check_form(form, &warnings, where); !read) {
+  const auto read = [form, where = std::string(where)](auto& lines, int64_t steps) {
+    auto known = forms::check_form(form, &lines, where, steps);
+    if (known) return known;
     const std::string before = fmt::format("{}: ", forms::key_of(form.kind));
-    std::string& message = read.error().message;
+    std::string& message = known.error().message;
     if (message.starts_with(before)) message.erase(0, before.size());
     if (!message.starts_with(where)) message = fmt::format("{}: {}", where, message);
-    return std::unexpected(read.error());
-  }
+    return known;
+  };
+  LLADA_TRY(auto left_out, check(read, late));
   o.json_schema = form.text, o.loose_schema = form.loose;
-  return warnings;
+  return left_out;
 }
 
 std::optional<forms::Form> form_of(const FormOptions& o) {

@@ -3,6 +3,7 @@
 // and given to the strategy.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,16 +30,20 @@ struct FormOptions {
 };
 std::span<const Field> form_fields();
 
+// The rest of the reading of a form, where that takes more than some 20 ms: lines as below, or why it is refused.
+using LateReading = std::function<Result<std::vector<std::string>>()>;
+
 // Has the answer be calls of these tools (the list in tool_form.h), or, unless it must call, text as the other options
 // have it. most: calls; 0: any number. Invalid: one line that begins with "tools". The result: a line
-// for whatever of the tools' schemas was left out, as the tools allow.
+// for whatever of the tools' schemas was left out, as the tools allow. late: where it is not null, gets the reading if
+// that takes long; the options are set all the same.
 Result<std::vector<std::string>> set_tools(FormOptions& options, std::string_view tools, bool must_call, int64_t most,
-                                           CallForm form = CallForm::json);
+                                           CallForm form = CallForm::json, LateReading* late = nullptr);
 
 // Has the answer be JSON of this schema. strict: parts that cannot be followed exactly are refused; else they are left
 // out, and the result has a line for each such place. where: the beginning of the paths in these lines and in errors.
 Result<std::vector<std::string>> set_schema(FormOptions& options, std::string_view schema, bool strict,
-                                            std::string_view where);
+                                            std::string_view where, LateReading* late = nullptr);
 
 // None: the answer is free.
 std::optional<forms::Form> form_of(const FormOptions& options);

@@ -36,7 +36,9 @@ Result<Expr> parse_form(const Form& form, Budget& budget, std::vector<std::strin
                         std::string_view where = "$");
 
 // Invalid: one line that begins with the option. check_form() makes no automaton; Budget bounds its time and memory.
-Status check_form(const Form& form, std::vector<std::string>* warnings = nullptr, std::string_view where = "$");
+// False: reading takes more steps than these, so that nothing is known yet.
+Result<bool> check_form(const Form& form, std::vector<std::string>* warnings = nullptr, std::string_view where = "$",
+                        int64_t steps = Budget::kMostSteps);
 Result<Automaton> automaton_of(const Form& form);
 // Tries the levels of compile() in order, so that as few loops as possible are counted.
 Result<TokenForm> token_form_of(const Form& form, const Vocabulary& vocabulary, const EndTokens& ends);

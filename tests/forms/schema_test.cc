@@ -4,6 +4,7 @@
 
 #include <array>
 #include <chrono>
+#include <ctime>
 #include <fstream>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "forms/form.h"
 #include "forms/json_schema.h"
 #include "forms/json_values.h"
+#include "forms/regex.h"
 
 namespace llada::forms {
 namespace {
@@ -122,6 +124,58 @@ TEST(SchemaKeywords, ReadingsInEachOtherHaveABound) {
   for (const int length : {110, 6000})
     EXPECT_TRUE(refusal(chain(length)).contains("found more than 100 schemas that lead into each other"))
         << refusal(chain(length));
+}
+
+// Each of these keywords cost time with the square of its entries, or more: up to a minute for 60 kB. The steps that a
+// reading counts are its time, whichever keyword takes them.
+TEST(SchemaKeywords, ReadingHasABoundInTime) {
+  const auto grown = [](std::string_view begin, std::string_view item, int times, std::string_view end) {
+    std::string all(begin);
+    for (int i = 0; i < times; ++i) {
+      if (i > 0) all += ',';
+      for (const char c : item) c == '#' ? all += std::to_string(i) : all += c;
+    }
+    return all.append(end);
+  };
+  std::string words;
+  for (int i = 0; i < 2000; ++i) words += fmt::format(R"({}"v{}")", i ? "," : "", i);
+  const std::string kinds[] = {
+      grown(R"({"type":"string","allOf":[)", R"({"not":{"pattern":"s[a-z]{#}"}})", 50, "]}"),
+      grown(R"({"type":"object","patternProperties":{)", R"("^b#":{"type":"string"})", 2000, "}}"),
+      grown(R"({"type":"object","properties":{)",
+            R"("p#":{"type":"string","pattern":"(a|b)*a(a|b){11}","minLength":#})", 800, "}}"),
+      grown(R"({"type":"object","properties":{)", R"("p#":{"type":"integer","multipleOf":90#})", 100, "}}"),
+      grown(R"({"type":"array","uniqueItems":true,"minItems":3,"maxItems":50,"items":{"enum":[)", R"("e#")", 600,
+            "]}}"),
+      grown(R"({"enum":[)" + words + R"(],"anyOf":[)", R"({"minLength":#})", 2000, "]}"),
+      grown(R"({"enum":[)" + words + R"(],"allOf":[)", R"({"not":{"const":"w#"}})", 2000, "]}"),
+      grown(R"({"allOf":[)", R"({"anyOf":[{"minimum":#},{"minLength":#}]})", 12, "]}"),
+      grown(R"({"type":"object","propertyNames":{"allOf":[)", R"({"pattern":"[a-z0-9]#*"})", 1000,
+            R"(]},"properties":{)" + grown("", R"("p#":{})", 1000, "}}"))};
+  for (const std::string& schema : kinds) {
+    const Form form{FormKind::json_schema, schema, true};
+    const auto few = check_form(form, nullptr, "$", Budget::kFewSteps);
+    EXPECT_TRUE(few && !*few) << schema.substr(0, 80);
+    const std::clock_t begin = std::clock();
+    static_cast<void>(check_form(form));
+    EXPECT_LT(static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC, 6) << schema.substr(0, 80);
+  }
+  const auto few = check_form({FormKind::json_schema, R"({"type": "object", "properties": {"a": {"type": "string"}}})"},
+                              nullptr, "$", Budget::kFewSteps);
+  EXPECT_TRUE(few && *few);
+}
+
+// Alternatives that may match anywhere end in the same states, so that their number does not double the subsets.
+TEST(SchemaKeywords, AlternativesAnywhereAreFew) {
+  Budget budget;
+  const auto read =
+      parse_regex("list|date|time|string|enum|int|double|long|boolean|number", budget, Letters::plain, Match::anywhere);
+  ASSERT_TRUE(read);
+  const auto made = compile(*read, 0, &budget);
+  ASSERT_TRUE(made) << made.error().message;
+  EXPECT_LT(Budget::kMostSteps - budget.steps_left(), 300'000);
+  EXPECT_TRUE(made->fits("a string"));
+  EXPECT_FALSE(made->fits("a strin"));
 }
 
 TEST(SchemaKeywords, ListsOfValuesMayBeLong) {

@@ -155,6 +155,27 @@ class Growth : public ServeTest {
   }
 };
 
+// Short bodies whose forms take long to read wait apart from others.
+TEST_F(Growth, OfAFormHoldsNobodyUp) {
+  start();
+  const Growing kinds[] = {
+      {"", R"({"type":"string","allOf":[)", R"({"not":{"pattern":"s[a-z]{#}"}})", "]}"},
+      {"", R"({"type":"object","patternProperties":{)", R"("^b#":{"type":"string"})", "}}"},
+      {"", R"({"type":"object","patternProperties":{)", R"x("(a|b)*a(a|b){9}#":{})x", "}}"},
+      {"", R"({"type":"object","properties":{)", R"("p#":{"type":"integer","multipleOf":900#})", "}}"}};
+  std::vector<std::unique_ptr<Client>> hostile;
+  for (const Growing& kind : kinds) {
+    hostile.push_back(std::make_unique<Client>(server->port()));
+    const std::string body =
+        fmt::format(R"({{{},"response_format":{{"type":"json_schema","json_schema":{{"name":"x","schema":{}}}}}}})",
+                    kHi, kind.text(1'500));
+    hostile.back()->send(http_request("POST", "/v1/chat/completions", body, "Content-Type: application/json\r\n"));
+  }
+  const double begin = processor_seconds();
+  EXPECT_EQ(send_text("/v1/chat/completions", fmt::format("{{{}}}", kHi)).status, 200);
+  EXPECT_LT(processor_seconds() - begin, 2);
+}
+
 // labels: -threads
 TEST_F(Growth, OfABodyIsThatOfItsWork) { expect_linear_bodies(200'000); }
 

@@ -107,8 +107,10 @@ Done give_form(const Fields& body, const FormWish& wish, DecodeChoice& choice) {
 
 Done follow_schema(const std::optional<FormWish>& wish, Decoding& decoding) {
   if (!wish || wish->key != "json_schema") return {};
-  auto left_out = decode::set_schema(decoding.choice.options, wish->text, wish->strict, wish->where);
+  decode::LateReading late;
+  auto left_out = decode::set_schema(decoding.choice.options, wish->text, wish->strict, wish->where, &late);
   if (!left_out) return refuse(left_out.error().message, wish->name);
+  if (late) decoding.late.emplace_back(wish->name, std::move(late));
   decoding.left_out = std::move(*left_out);
   return {};
 }

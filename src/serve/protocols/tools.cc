@@ -162,9 +162,11 @@ Done use_tools(Service& service, const ToolUse& use, Ask& ask, Decoding& decodin
   if (use.functions.empty()) return {};
   if (ask.watch == Watch::replace)
     return refuse("diffusing: found true beside tools, needed false or \"frames\"", "diffusing");
+  decode::LateReading late;
   const auto dropped = decode::set_tools(decoding.choice.options, use.list, use.must_call, use.most,
-                                         service.model().chat_format().calls);
+                                         service.model().chat_format().calls, &late);
   if (!dropped) return refuse(dropped.error().message, "tools");
+  if (late) decoding.late.emplace_back("tools", std::move(late));
   for (const std::string& line : *dropped) LLADA_TRY_STATUS(add_warning(service, ask, printable(line, 300)));
   show_tools(service.model().chat_format(), use.functions, messages);
   ask.calls = true;

@@ -151,10 +151,11 @@ std::string kept_part(const Service& service, int64_t prompt_tokens) {
 double waiting_bytes(const Ask& ask) {
   constexpr size_t kJson = 4;  // of a text, as values
   size_t bytes = ask.repeated.empty() ? 0 : kJson * dump(ask.repeated).size();
+  const size_t late = ask.decoding != nullptr ? ask.decoding->late.size() : 0;  // each has the form once more
   const auto add = [&](const Request& request) {
     const auto& biases = request.options.logit_bias;
     bytes += request.tokens.size() * sizeof(int32_t) + biases.size() * sizeof(biases[0]);
-    if (const auto form = decode::form_of(request.options)) bytes += form->text.size();
+    if (const auto form = decode::form_of(request.options)) bytes += (1 + late) * form->text.size();
     for (const std::string& stop : request.stop) bytes += stop.size();
   };
   for (const Request& request : ask.asked) add(request);
@@ -170,6 +171,12 @@ double waiting_bytes(const Ask& ask) {
 Done prepare_requests(Service& service, Ask& ask) {
   const auto decoding = ask.decoding;
   const DecodeChoice& choice = decoding->choice;
+  std::vector<std::string> left_out = decoding->left_out;
+  for (const auto& [field, read] : decoding->late) {
+    const auto lines = read();
+    if (!lines) return refuse(lines.error().message, field);
+    left_out.insert(left_out.end(), lines->begin(), lines->end());
+  }
   std::string shorter;  // of several prompts the first that is concerned
   for (const Request& asked : std::exchange(ask.asked, {})) {
     if (!ask.requests.empty() && ask.requests.back()->request.tokens == asked.tokens) {
@@ -203,7 +210,7 @@ Done prepare_requests(Service& service, Ask& ask) {
     LLADA_TRY_STATUS(add_warning(
         service, ask,
         decoding->unused + ": not used, since the form or the tools of the answer decide which tokens may be sampled"));
-  for (const std::string& line : decoding->left_out) LLADA_TRY_STATUS(add_warning(service, ask, printable(line, 300)));
+  for (const std::string& line : left_out) LLADA_TRY_STATUS(add_warning(service, ask, printable(line, 300)));
   return {};
 }
 

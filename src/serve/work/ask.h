@@ -68,6 +68,8 @@ struct Decoding {
   bool insists = false;                    // on a length, as `llada.gen_length` does; else the context's room is enough
   std::string unused = {};                 // ways of sampling that a form of the answer leaves no room for
   std::vector<std::string> left_out = {};  // of a schema, a line each
+  // Readings of forms that take long, by the field that an error names; prepare_requests() does them.
+  std::vector<std::pair<std::string, decode::LateReading>> late = {};
 };
 
 void add_note(Ask& ask, std::string_view note);

@@ -218,7 +218,8 @@ void Job::announce() {
 void begin_job(Service& service, const std::shared_ptr<Exchange>& exchange, Answered<Ask> ask) {
   if (!ask) return exchange->respond(std::unexpected(ask.error()));
   if (ask->asked.empty()) return exchange->respond(without_answer(service, *exchange, *ask));
-  if (!ask->held && !service.model().has_form(ask->asked.front().options)) {
+  const bool reads_form = !ask->decoding->late.empty() || !service.model().has_form(ask->asked.front().options);
+  if (!ask->held && reads_form) {
     ask->held = service.room().hold(waiting_bytes(*ask));
     if (!ask->held)
       return exchange->respond(no_room(service.room(), "the request needs", WaitingRoom::counted(waiting_bytes(*ask))));
