@@ -149,13 +149,7 @@ void BlockStrategy::plan_block(const Canvas& canvas, StepPlan& plan) {
   std::erase_if(requested_.checks.trials, [&](int32_t position) { return position >= before; });
   plan.logits = rows_of(merged(requested_.masks, requested_.checks.in_place));
   if (reviser_) plan.ranked = reviser_->ranked(canvas, block);
-  if (reviser_ && reviser_->open_from() < block.begin) {
-    // In whole blocks, so that no row of theirs has seen less than the others.
-    plan.open_from = static_cast<int32_t>(ids_.block_begin(reviser_->open_from()));
-    plan.rows = merged(plan.logits, kv_.rows_of_blocks(feed, plan.open_from));
-  } else {
-    plan.rows = kv_.rows(canvas, feed, block, plan.logits, requested_.separate);
-  }
+  plan.rows = kv_.rows(canvas, feed, block, plan.logits, requested_.separate);
   if (length_) {
     requested_.ends = length_->last_positions(block);
     const auto ends = rows_of(requested_.ends);

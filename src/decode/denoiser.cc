@@ -118,8 +118,6 @@ Result<std::reference_wrapper<const StepPlan>> Denoiser::plan() {
     return failed("plan: found {} keys, needed 1 to {}", plan.keys, canvas_.size());
   if (plan.causal_below < 0 || plan.causal_below > plan.keys)
     return failed("plan: rows below {} are causal, needed 0 to its {} keys", plan.causal_below, plan.keys);
-  if (plan.open_from < 0 || (plan.open_from >= plan.keys && plan.open_from != INT32_MAX))
-    return failed("plan: rows from {} on see all keys, needed one of its {} keys", plan.open_from, plan.keys);
   if (!plan.places.empty()) LLADA_TRY_STATUS(check_places(plan));
   if (forwards_of(plan) == 0 && plan.landing.when != Landing::When::waited)
     return failed("plan: found no rows, no trial and no pass that lands, needed one of these");

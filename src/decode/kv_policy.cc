@@ -101,12 +101,6 @@ std::vector<int32_t> KvPlanner::chosen_rows(const Canvas& canvas, std::span<cons
   return merged(rows, range(block.begin, choice_ == KvChoice::prefix ? size : block.end));
 }
 
-std::vector<int32_t> KvPlanner::rows_of_blocks(std::span<const int32_t> feed, int64_t begin) {
-  auto rows = block_causal_rows(feed, begin);
-  stale_from_ = begin;
-  return rows;
-}
-
 std::vector<int32_t> KvPlanner::stale(std::span<const int32_t> feed, int64_t end) const {
   std::vector<int32_t> out;
   for (int64_t p = 0; p < end; ++p) {

@@ -21,8 +21,7 @@
 // is not computed again. `frozen` computes the same rows as `block` at a block's start, where the block before is
 // computed again as a whole. So only the block under way is read stale, and finished ones are exact. A step that reads
 // ahead of the block (speculation.h) leaves keys that know too little. The block was fed a mask then, so that they are
-// computed again with it before a step reads them. A forward whose rows see more than their block (StepPlan::open_from)
-// stores inexact K/V; the next one without computes it again.
+// computed again with it before a step reads them.
 //
 // Additions to each policy:
 //   - refresh_after computes every row once N tokens have changed since the last forward that did: changed tokens make
@@ -66,10 +65,6 @@ class KvPlanner {
   // rows that the plan must have, ascending. stale_elsewhere: a sparse pass recomputes stale rows before the block.
   std::vector<int32_t> rows(const Canvas& canvas, std::span<const int32_t> feed, const Block& block,
                             std::span<const int32_t> needed, bool stale_elsewhere);
-
-  // The same for a block-causal model, where the rows from `begin` (a block's first position) see all of each other.
-  // The K/V that they store is not exact.
-  std::vector<int32_t> rows_of_blocks(std::span<const int32_t> feed, int64_t begin);
 
   // Whole blocks from the first one that holds a token unknown to its K/V, or position `begin`, to the end of feed.
   // All behind a changed token has seen it, so nothing between is left out.

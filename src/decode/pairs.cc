@@ -43,7 +43,7 @@ struct Refusal {
 };
 constexpr bool kOfModel = true;
 
-constexpr Case kBesideFullAttention = {"accept=causal revision=edit-blocks", "full attention",
+constexpr Case kBesideFullAttention = {"accept=causal", "full attention",
                                        [](const Combination& a) { return a.attention_block == 0; }};
 
 constexpr Refusal kRefusals[] = {

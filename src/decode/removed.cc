@@ -58,6 +58,7 @@ constexpr Removed kRemoved[] = {
     {"revise_limit", "", "a token is final after four checks"},
     {"revision", "wino", kRevise},
     {"revision", "remask", kRevise},
+    {"revision", "edit-blocks", "edit writes over tokens of the block that is decided"},
     {"wino", "", kRevise},
     {"wino_back", "", kRevise},
     {"remask_share", "", kRevise},

@@ -30,8 +30,7 @@ std::span<const Field> revision_fields() {
         "write another token over a decided one when its probability is above T (LLaDA2.1's editing)")
         .in(kShare).of(Revision::edit),
     field<&O::edit_steps>(revision, "edit_steps", "N",
-        "forwards per block that only edit it; edit-blocks: up to 5 more").in(kSteps)
-        .of(Revision::edit),
+        "forwards per block that only edit it").in(kSteps).of(Revision::edit),
   };
   // clang-format on
   return kFields;
@@ -44,8 +43,7 @@ std::unique_ptr<Reviser> make_reviser(const DecodeOptions& options, const Specia
     case Revision::dual_path:
       return std::make_unique<DualPath>(options, ids, canvas);
     case Revision::edit:
-    case Revision::edit_blocks:
-      return std::make_unique<TokenEditing>(options, ids, canvas);
+      return std::make_unique<TokenEditing>(options);
     case Revision::levenshtein:
       return std::make_unique<LevenshteinEditing>(options, ids);
   }

@@ -24,19 +24,16 @@ enum class Revision {
   none,         // a commit is final
   dual_path,    // Dual-Path Progressive Revision: visible tokens are predicted again with themselves masked
   edit,         // LLaDA2.1: another token is written over a visible one when its probability is high enough
-  edit_blocks,  // the same, and behind each block once more together with the block before it (token_editing.h)
   levenshtein,  // LLaDA2.2: as edit, and tokens may go or make room for others (levenshtein.h)
 };
 // Ways that check in place; then a confidence must exceed the threshold, not only reach it.
-constexpr bool edits_in_place(Revision r) {
-  return r == Revision::edit || r == Revision::edit_blocks || r == Revision::levenshtein;
-}
+constexpr bool edits_in_place(Revision r) { return r == Revision::edit || r == Revision::levenshtein; }
 // Whether `way` reads the options of `other`.
 constexpr bool reads_options_of(Revision way, Revision other) {
   return way == other || (edits_in_place(way) && other == Revision::edit);
 }
 
-inline constexpr std::string_view kRevisionWords[] = {"none", "dual-path", "edit", "edit-blocks", "levenshtein"};
+inline constexpr std::string_view kRevisionWords[] = {"none", "dual-path", "edit", "levenshtein"};
 constexpr Words words(Revision) { return kRevisionWords; }
 // Where the checks of dual_path run. kFused: as extra rows of the step's own forward. N >= 0: in a sparse pass beside
 // the steps, whose results land N steps later. kReady: in one that lands at the end of the first step that finds it
@@ -56,7 +53,7 @@ std::span<const Field> revision_fields();
 
 struct Checks {
   std::vector<int32_t> trials;    // positions, ascending
-  std::vector<int32_t> in_place;  // positions of the current block, or from open_from() on, ascending
+  std::vector<int32_t> in_place;  // positions of the current block, ascending
 };
 
 class Reviser {
@@ -70,9 +67,6 @@ class Reviser {
 
   // The checks of a step of the block.
   virtual Checks checks(const Canvas& canvas, const Block& block) = 0;
-
-  // The step's rows at positions from here on see all of each other.
-  virtual int32_t open_from() const { return INT32_MAX; }
 
   // StepPlan::ranked of the step.
   virtual int32_t ranked(const Canvas&, const Block&) const { return 0; }

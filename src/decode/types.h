@@ -195,12 +195,11 @@ struct StepPlan {
   std::vector<int32_t> inputs;  // token fed at each row (usually the canvas token; a revision feeds the mask)
   // Where the rows' keys and values are kept, and which of them a row reads (decided_first.h); empty: at its position.
   std::vector<int32_t> places = {};
-  std::vector<int32_t> logits;    // positions (a subset of rows) whose predictions are wanted, ascending
-  int32_t ranked = 0;             // best tokens that are wanted beside each of these predictions
-  int32_t keys = 0;               // attention reads positions [0, keys)
-  int32_t block_origin = 0;       // as in SpecialIds, where attention is block-causal
-  int32_t causal_below = 0;       // rows and trials at positions before this one read no later position
-  int32_t open_from = INT32_MAX;  // rows at positions from this one on read all keys: blocks that are edited together
+  std::vector<int32_t> logits;  // positions (a subset of rows) whose predictions are wanted, ascending
+  int32_t ranked = 0;           // best tokens that are wanted beside each of these predictions
+  int32_t keys = 0;             // attention reads positions [0, keys)
+  int32_t block_origin = 0;     // as in SpecialIds, where attention is block-causal
+  int32_t causal_below = 0;     // rows and trials at positions before this one read no later position
   // > 0: guidance by a second, unconditional stream with the prompt masked; logits = u + (s + 1)(c - u).
   double cfg_scale = 0;
   std::vector<int32_t> unconditional = {};  // token fed at each row of that stream; empty without guidance

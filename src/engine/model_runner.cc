@@ -90,7 +90,7 @@ Status check_keys(const decode::StepPlan& plan, const KvStore& kv) {
 KeyRule rule_of(const ModelGraph& graph, const decode::StepPlan& plan) {
   if (plan.encode) return KeyRule::causal();
   KeyRule rule = graph.keys;
-  rule.causal_below = plan.causal_below, rule.origin = plan.block_origin, rule.open_from = plan.open_from;
+  rule.causal_below = plan.causal_below, rule.origin = plan.block_origin;
   return rule;
 }
 

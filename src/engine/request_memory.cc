@@ -48,7 +48,6 @@ double kept_rows(const Model& model, const decode::DecodeOptions& o, int64_t pos
   int64_t rows = block + (o.acceptance == decode::Acceptance::causal);  // its masks and looks; one token behind a draft
   if (decode::predicts_length(o, model.special_ids().attention_block)) rows += o.block_length;  // where an end may be
   if (o.mbsd) rows += std::max(decode::kMostDrafts, model.special_ids().attention_block);
-  if (o.revision == decode::Revision::edit_blocks) rows += block;
   if (o.slide) rows = positions;
   rows = std::min(rows, positions);
   if (o.revision == decode::Revision::dual_path)

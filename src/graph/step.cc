@@ -5,7 +5,6 @@
 namespace llada {
 
 KeyRange KeyRule::of(int32_t position, int32_t keys) const {
-  if (position >= open_from) return {0, keys};
   const int64_t p = position;
   int64_t first = 0, last = keys;
   if (block > 0) last = std::min<int64_t>(last, p < origin ? origin : origin + ((p - origin) / block + 1) * block);

@@ -98,7 +98,6 @@ struct KeyRule {
   int32_t before = -1;            // >= 0: at most so many positions before the row's own
   int32_t after = -1;             // >= 0: at most so many behind it
   int32_t causal_below = 0;       // rows at lower positions (a prompt's) read no later position
-  int32_t open_from = INT32_MAX;  // rows at positions from here on read all keys, whatever the other parts say
 
   static KeyRule full() { return {}; }
   static KeyRule causal() { return {.after = 0}; }

@@ -37,23 +37,6 @@ TEST_F(Llada2Cli, RunsAndItsBlocksAreExact) {
   EXPECT_EQ(tokens[0], tokens[1]);
 }
 
-// What only a block-causal model can do is asked of it alone, beside a preset and without one.
-TEST_F(Llada2Cli, EditsBlocksTogether) {
-  for (const char* preset : {"llada2.1", "balanced", "exact"}) {
-    std::vector<Json> answers;
-    for (const char* kv : {"none", "block"}) {
-      answers.push_back(
-          json_of(with({"run", "-m", model(), "-p", "Sort 3 1 2", "--preset-decode", preset, "--kv", kv},
-                       split("--revision edit-blocks --edit-threshold 0 --early-stop none --gen-length 70 "
-                             "--json"))));
-    }
-    EXPECT_EQ(answers[0].at("tokens"), answers[1].at("tokens")) << preset;
-  }
-  expect_one_line(
-      run_llada({"run", "-m", tiny_model(), "-p", "x", "--preset-decode", "exact", "--revision", "edit-blocks"}), 2,
-      "--revision: found edit-blocks with full attention, where every position reads");
-}
-
 // `balanced` has a form of its own for these models, which is the default too; the published samplers have names.
 const std::string kBalancedWords =
     "--kv block --entropy-gate 1 --revise-rows 8 --threshold 0.9 --stable-threshold 0.99";

@@ -168,7 +168,7 @@ TEST(BlockCausal, EveryPolicyGivesTheSameBits) {
       ++ran;
     }
   }
-  EXPECT_EQ(ran, 4 * 11 * 6) << "eleven rules with no revision and dual-path, with mbsd or not, edit and edit-blocks";
+  EXPECT_EQ(ran, 4 * 11 * 5) << "eleven rules with no revision and dual-path, with mbsd or not, and edit";
   EXPECT_LT(2 * rows_block, rows_none + 0) << "what is stored is used";
 }
 

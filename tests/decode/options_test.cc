@@ -138,7 +138,7 @@ void expect_names_both_ways(size_t count) {
 TEST(Options, NamesGoBothWays) {
   expect_names_both_ways<Acceptance>(12);
   expect_names_both_ways<KvChoice>(5);
-  expect_names_both_ways<Revision>(5);
+  expect_names_both_ways<Revision>(4);
   expect_names_both_ways<EarlyStop>(3);
   // The words stand in the order of the enums; these are the ends of each.
   EXPECT_EQ(name(Acceptance::causal), "causal");

@@ -40,7 +40,7 @@ TEST(Pairs, EveryOneWorksOrIsRefusedWithOneLine) {
     }
   }
   EXPECT_EQ(worked, 11 * 3 * 2 * 5);
-  EXPECT_EQ(refused, (11 * 2 + 5) * 2 * 5) << "what is left beside causal, edit-blocks and levenshtein goes together";
+  EXPECT_EQ(refused, (11 + 4) * 2 * 5) << "what is left beside causal and levenshtein goes together";
 }
 
 // What a refusal calls for: "dual or block", "accept schedule, factor or wedlm, or slide false", less what is no word.
@@ -156,7 +156,7 @@ TEST(Pairs, BlockCausalModelsRefuseWithOneLine) {
     EXPECT_TRUE(pair.refusal.empty() || pair.refusal.find("needed") != std::string::npos) << pair.refusal;
     EXPECT_EQ(pair.refusal.find('\n'), std::string::npos);
   }
-  EXPECT_EQ(worked, 11 * (2 * 6 + 2) + 2 + 2)
+  EXPECT_EQ(worked, 11 * (2 * 6) + 2 + 2)
       << "mbsd with no revision and dual-path, frozen without revision; causal and levenshtein (beside threshold) "
          "without both";
 }

@@ -143,10 +143,8 @@ std::vector<Named> every_strategy(int64_t length) {
 TEST_F(HexagonRun, EveryKindOfStrategyGivesTheCpusIds) {
   const bool whole = wants("LLADA_TEST_LONG"), all = whole || wants("LLADA_TEST_ALL");
   std::vector<Named> list = every_strategy(whole ? 16 : 4);
-  // Deletions and insertions, and blocks that are edited together, are for other models.
-  std::erase_if(list, [](const Named& n) {
-    return n.options.revision == decode::Revision::levenshtein || n.options.revision == decode::Revision::edit_blocks;
-  });
+  // Deletions and insertions are for other models.
+  std::erase_if(list, [](const Named& n) { return n.options.revision == decode::Revision::levenshtein; });
   if (!all) list.resize(6);
   const GoldenItem& item = items_[3];
   const auto asked =

@@ -205,30 +205,6 @@ TEST_F(Llada2, BlocksChooseExpertsTogether) {
   }
 }
 
-// In the joint steps, too, whose keys and values are not those of the others.
-TEST_F(Llada2, BlocksThatAreEditedTogetherAreTheSameWithAndWithoutTheirKv) {
-  std::vector<int32_t> tokens[3];
-  std::vector<double> confidences[3];
-  int64_t forwards[3];
-  const std::pair<Revision, KvChoice> runs[] = {{Revision::edit_blocks, KvChoice::none},
-                                                {Revision::edit_blocks, KvChoice::block},
-                                                {Revision::edit, KvChoice::block}};
-  for (size_t i = 0; i < std::size(runs); ++i) {
-    const auto session = open_session(load_model(path("block8.gguf"), i == 0 ? 1 : 2));
-    const auto g = session->generate(prompt_of(11), editing(runs[i].first, runs[i].second, 0.011, 2),
-                                     [&](const decode::StepEvent& event) {
-                                       for (const auto& p : event.predictions) confidences[i].push_back(p.probability);
-                                       return true;
-                                     });
-    ASSERT_TRUE(g) << g.error().message;
-    tokens[i] = g->tokens, forwards[i] = g->stats.decode.nfe;
-  }
-  EXPECT_EQ(tokens[0], tokens[1]);
-  EXPECT_EQ(confidences[0], confidences[1]);
-  EXPECT_GT(forwards[1], forwards[2]);
-  EXPECT_NE(tokens[1], tokens[2]);
-}
-
 // With tokens that the model predicts often as its edits.
 TEST_F(Llada2, TextThatMovesIsTheSameWithAndWithoutItsKv) {
   ModelConfig config = routing_by_blocks(tiny_llada2(8), 8);

@@ -316,9 +316,6 @@ TEST(KeyRule, EveryRuleIsWhatItSays) {
   expect(KeyRule::causal(), [](int p, int k) { return k <= p; });
   expect(KeyRule::block_causal(1), [](int p, int k) { return k <= p; });
   expect(KeyRule::block_causal(4), [](int p, int k) { return k / 4 <= p / 4; });
-  KeyRule open = KeyRule::block_causal(4);
-  open.open_from = 4;
-  expect(open, [](int p, int k) { return p >= 4 || k < 4; });
   expect(KeyRule::window(3, 2), [](int p, int k) { return k >= p - 3 && k <= p + 2; });
   expect(KeyRule::window(3, 0), [](int p, int k) { return k >= p - 3 && k <= p; });
   expect(KeyRule::window(0, 0), [](int p, int k) { return k == p; });
