@@ -1,9 +1,8 @@
-// A result that a test cannot do without.
+// A result that a test cannot do without, and the error of one that it wants none of.
 #pragma once
 #include <source_location>
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 namespace llada {
 
@@ -17,6 +16,12 @@ R must(R result, const std::source_location at = std::source_location::current()
   else
     says += "no value";
   throw std::runtime_error(says);
+}
+
+// The line of a result's error, empty where it has none.
+template <typename R>
+std::string why_not(const R& result) {
+  return result ? "" : result.error().message;
 }
 
 }  // namespace llada

@@ -2,7 +2,6 @@
 #pragma once
 #include <atomic>
 #include <mutex>
-#include <optional>
 #include <set>
 #include <span>
 #include <string>

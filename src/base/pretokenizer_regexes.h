@@ -3,8 +3,6 @@
 // llama.cpp's. Where llama.cpp rewrites a published rule, because its regexes know no Unicode, the published one stands
 // here.
 #pragma once
-#include <array>
-#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>

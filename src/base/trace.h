@@ -2,7 +2,6 @@
 // nothing and costs one test.
 #pragma once
 #include <chrono>
-#include <cstdint>
 #include <mutex>
 #include <string>
 #include <vector>

@@ -2,9 +2,7 @@
 // forward streams them.
 #pragma once
 #include <cstdint>
-#include <functional>
 #include <span>
-#include <string_view>
 #include <utility>
 #include <vector>
 

@@ -2,7 +2,6 @@
 // of Q4_0 weights that are streamed from memory are measured. A forward's time is modelled from them, without
 // attention, norms and the choice of tokens, which take 5 to 15 % of one.
 #pragma once
-#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "cli/conversation.h"
 #include "cli/help.h"
 #include "cli/mistakes.h"
 #include "cli/output_file.h"

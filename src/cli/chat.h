@@ -4,7 +4,6 @@
 #include <string>
 #include <vector>
 
-#include "cli/conversation.h"
 #include "cli/line_reader.h"
 #include "cli/options.h"
 #include "cli/workspace.h"

@@ -6,7 +6,6 @@
 #include "cli/hub_access.h"
 #include "cli/options.h"
 #include "cli/output_file.h"
-#include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/workspace.h"
 #include "text/text_file.h"

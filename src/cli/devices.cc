@@ -4,7 +4,6 @@
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/options.h"
-#include "cli/report.h"
 #include "cli/terminal.h"
 #include "json/parse.h"
 

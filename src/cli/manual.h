@@ -5,7 +5,6 @@
 #include <string>
 
 #include "base/error.h"
-#include "cli/commands.h"
 #include "cli/program.h"
 
 namespace llada::cli {

@@ -1,7 +1,6 @@
 #include "decode/dual_path.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "decode/answer.h"
 #include "decode/canvas.h"

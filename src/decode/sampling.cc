@@ -5,7 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "base/check.h"
 #include "base/random.h"
 #include "decode/field_entry.h"
 

@@ -4,7 +4,6 @@
 // asked for speculation (speculation.h) and revision (revision.h).
 #pragma once
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "decode/options.h"

@@ -9,8 +9,6 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "base/error.h"

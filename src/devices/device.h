@@ -9,7 +9,6 @@
 #include <array>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>

@@ -2,7 +2,6 @@
 #pragma once
 #include <cstdint>
 #include <span>
-#include <utility>
 #include <vector>
 
 #include "base/error.h"

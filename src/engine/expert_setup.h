@@ -1,7 +1,5 @@
 // Experts split between an accelerator and the host: the user's request, its checks, and the run's settings for it.
 #pragma once
-#include <memory>
-#include <optional>
 #include <string>
 
 #include "base/error.h"

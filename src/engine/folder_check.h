@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "base/tokenizer_spec.h"
-#include "decode/options.h"
 #include "formats/model_config.h"
 #include "formats/model_file.h"
 #include "text/tokenizer.h"

@@ -5,8 +5,6 @@
 #include <span>
 #include <vector>
 
-#include "decode/options.h"
-
 namespace llada {
 
 inline constexpr double kHeavySeconds = 2e-3;  // a heavy step has more

@@ -1,10 +1,8 @@
 // Which canvases the methods of likelihood.h look at, and which results they need of each: pure functions over tokens.
 #pragma once
 #include <cstdint>
-#include <span>
 #include <vector>
 
-#include "decode/options.h"
 #include "engine/likelihood.h"
 
 namespace llada {

@@ -1,5 +1,4 @@
 // Evaluation results as JSON and as a table.
-#include <algorithm>
 
 #include "base/figures.h"
 #include "eval/evaluate.h"

@@ -1,7 +1,5 @@
 #include "eval/routing_recorder.h"
 
-#include <utility>
-
 #include "base/file.h"
 #include "json/lines.h"
 

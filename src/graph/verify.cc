@@ -4,7 +4,6 @@
 // does not use may hold anything.
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <utility>
 
 #include "graph/program.h"

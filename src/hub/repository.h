@@ -1,7 +1,6 @@
 // A repository of a model hub by name, as it is typed: OWNER/NAME[:PART]. PART is a file of it, or a quantization
 // ("Q8_0") that one of its GGUF files has in its name. Also the checks of names that a server sends.
 #pragma once
-#include <optional>
 #include <string>
 #include <string_view>
 

@@ -13,14 +13,12 @@
 #pragma once
 #include <cstdint>
 #include <list>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
-#include "base/pages.h"
 #include "memory/kv_store.h"
 
 namespace llada {

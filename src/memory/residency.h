@@ -10,7 +10,6 @@
 // arXiv 2606.13740; the bound is elementary.
 #pragma once
 #include <span>
-#include <string>
 #include <vector>
 
 #include "base/error.h"

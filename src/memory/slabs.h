@@ -5,9 +5,7 @@
 // Deliberately absent: the embedding table, from which rows are picked by the host.
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <span>
-#include <string>
 #include <string_view>
 #include <vector>
 

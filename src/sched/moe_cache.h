@@ -11,11 +11,9 @@
 #pragma once
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string_view>
 #include <vector>
 
-#include "base/error.h"
 #include "devices/expert_books.h"
 
 namespace llada {

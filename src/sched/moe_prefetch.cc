@@ -1,7 +1,6 @@
 #include "sched/moe_prefetch.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace llada {
 namespace {

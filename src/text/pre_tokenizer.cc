@@ -3,8 +3,6 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-#include <algorithm>
-
 #include "base/pretokenizer_regexes.h"
 #include "text/regex_syntax.h"
 #include "text/utf8.h"

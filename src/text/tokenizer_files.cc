@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <utility>
 
 #include "base/pretokenizer_regexes.h"
 #include "text/added_tokens.h"

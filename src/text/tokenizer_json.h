@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/tokenizer_spec.h"
-#include "json/fields.h"
 
 namespace llada {
 

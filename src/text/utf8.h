@@ -1,7 +1,5 @@
 // UTF-8 as in RFC 3629: no surrogates, no overlong forms, nothing above U+10FFFF.
 #pragma once
-#include <cstddef>
-#include <cstdint>
 #include <string>
 #include <string_view>
 

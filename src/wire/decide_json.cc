@@ -1,6 +1,5 @@
 #include "wire/decide_json.h"
 
-#include <algorithm>
 #include <set>
 
 #include "json/fields.h"

@@ -2,7 +2,6 @@
 #pragma once
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 

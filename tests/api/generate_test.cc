@@ -2,16 +2,15 @@
 // gives.
 #include <unistd.h>
 
-#include <cmath>
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 
 #include "api_fixture.h"
 #include "decode/fields.h"
 #include "decode/settings.h"
 #include "engine/infill_text.h"
+#include "must.h"
 
 extern "C" size_t size_of_step_in_c(void);
 extern "C" size_t size_of_result_in_c(void);
@@ -142,13 +141,11 @@ TEST(CApi, ManyAtOnceAnswerAsAlone) {
 TEST(CApi, InfillAsTheEngineDoes) {
   const char* text = "Ken has 20+6=<mask:2> puzzles. Theo has 26-3=<mask:2> puzzles.";
   const auto model = load_model(kTinyModel, 1);
-  const auto layout = lay_out_infill(*model, *parse_infill_template(text));
-  ASSERT_TRUE(layout);
+  const auto layout = must(lay_out_infill(*model, *parse_infill_template(text)));
   decode::DecodeOptions options;
   options.acceptance = decode::Acceptance::threshold;
-  const auto expected = open_session(model)->run(
-      prepare(*model, {.tokens = layout->tokens, .gaps = layout->positions, .options = options}).value(), {});
-  ASSERT_TRUE(expected);
+  const auto expected = must(open_session(model)->run(
+      prepare(*model, {.tokens = layout->tokens, .gaps = layout->positions, .options = options}).value(), {}));
   const OptionsHandle chosen = options_of({{"preset", "exact"}, {"threshold", "0.9"}, {"keep_steps", "true"}});
   RequestHandle by_text, by_tokens;
   ASSERT_EQ(llada_submit_infill(tiny().engine, text, LLADA_TEXT, chosen, by_text.out()), LLADA_OK);
@@ -264,10 +261,11 @@ TEST(CApi, PresetsAsOnTheCommandLine) {
     EXPECT_EQ(llada_submit_text(tiny().engine, "a", LLADA_TEXT, options, &none), LLADA_ERROR_INVALID);
     return std::string(llada_error(tiny().engine));
   };
-  EXPECT_EQ(refused({{"kv", "none"}}),
-            "kv none: does not go with preset balanced: refresh_after (of preset balanced): found 80 with kv none, which "
-            "computes everything in every step, so that refresh_after would change nothing; needed kv prefix, dual, block or "
-            "frozen; preset exact starts without it");
+  EXPECT_EQ(
+      refused({{"kv", "none"}}),
+      "kv none: does not go with preset balanced: refresh_after (of preset balanced): found 80 with kv none, which "
+      "computes everything in every step, so that refresh_after would change nothing; needed kv prefix, dual, block or "
+      "frozen; preset exact starts without it");
   const OptionsHandle unknown = options_of({{"preset", "brisk"}});
   EXPECT_EQ(llada_submit_text(tiny().engine, "a", LLADA_TEXT, unknown, &none), LLADA_ERROR_INVALID);
   EXPECT_TRUE(std::string(llada_error(tiny().engine)).starts_with("preset: found 'brisk', needed one of"))
@@ -325,8 +323,7 @@ TEST(CApi, ScoresAsTheEngineDoes) {
     return result;
   };
   const auto expect_equal = [&](const Pairs& pairs) {
-    const auto expected = open_session(load_model(kTinyModel, 1))->score(request);
-    ASSERT_TRUE(expected);
+    const auto expected = must(open_session(load_model(kTinyModel, 1))->score(request));
     const llada_score_result found = score(pairs);
     EXPECT_EQ(found.log_probability, expected->continuations[0].log_probability);
     EXPECT_EQ(found.tokens, 6);
@@ -405,8 +402,7 @@ TEST(CApi, ManyScoresInShorterStructs) {
 TEST(CApi, CountsAsTheEngineDoes) {
   const std::string text = "Sort the numbers from smallest to largest: 38 41 6 51 3";
   const auto model = load_model(kTinyModel, 1);
-  const auto prompt = model->chat_ids(std::vector<ChatMessage>{{"user", text}});
-  ASSERT_TRUE(prompt);
+  const auto prompt = must(model->chat_ids(std::vector<ChatMessage>{{"user", text}}));
   decode::RunStats seen;
   for (const Pairs& pairs : {Pairs{{"accept", "schedule"}, {"steps", "8"}, {"stable_threshold", "1"}},
                              Pairs{{"steps", "0"}, {"block_length", "8"}, {"mbsd", "true"}}}) {
@@ -414,10 +410,8 @@ TEST(CApi, CountsAsTheEngineDoes) {
     given.emplace_back("gen_length", "32");
     std::vector<decode::Setting> settings;
     for (const auto& [key, value] : given) settings.push_back(decode::setting(key, value).value());
-    const auto options = decode::decode_options(settings);
-    ASSERT_TRUE(options) << options.error().message;
-    const auto expected = open_session(model)->generate(*prompt, *options, {});
-    ASSERT_TRUE(expected) << expected.error().message;
+    const auto options = must(decode::decode_options(settings));
+    const auto expected = must(open_session(model)->generate(*prompt, *options, {}));
     given.emplace_back("preset", "exact");
     const RequestHandle request = ask(tiny().engine, text, given);
     const llada_result found = result_of(request);

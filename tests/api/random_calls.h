@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <iterator>
 #include <span>
-#include <string>
 #include <thread>
 #include <vector>
 

@@ -10,9 +10,7 @@
 
 #include <atomic>
 #include <fstream>
-#include <mutex>
 #include <numeric>
-#include <set>
 #include <string>
 
 #include "base/processors.h"

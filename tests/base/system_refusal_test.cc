@@ -23,6 +23,7 @@
 #include "base/threads.h"
 #include "bounded_memory.h"
 #include "formats/temp_folder.h"
+#include "must.h"
 
 namespace {
 int flock_error = 0, interruptions = 0;  // what flock() answers; how often it is interrupted before that
@@ -64,8 +65,7 @@ TEST_F(Refusals, ALockIsHeldByOneAtATime) {
 
 TEST_F(Refusals, AFileSystemWithoutLocksHoldsNobodyUp) {
   for (const int code : {ENOSYS, ENOLCK, EOPNOTSUPP}) {
-    auto lock = FileLock::open(path("lock"));
-    ASSERT_TRUE(lock);
+    auto lock = must(FileLock::open(path("lock")));
     flock_error = code;
     EXPECT_TRUE(lock->try_hold());
     EXPECT_EQ(lock->warning(), path("lock") + ": its file system has no locks (" + std::strerror(code) +
@@ -85,9 +85,7 @@ TEST_F(Refusals, WhatIsNoRegularFileIsNeitherMappedNorWaitedFor) {
     ASSERT_FALSE(mapped) << name;
     EXPECT_EQ(mapped.error().message, name + ": not a regular file");
     EXPECT_EQ(exit_status(mapped.error()), 2);
-    const auto read = read_file(name);
-    ASSERT_FALSE(read) << name;
-    EXPECT_EQ(read.error().message, name + ": not a regular file");
+    EXPECT_EQ(why_not(read_file(name)), name + ": not a regular file") << name;
   }
   ::close(listener);
   // What a user names may be a pipe.
@@ -105,8 +103,7 @@ TEST_F(Refusals, AMappedFileThatWasWrittenToHasChangedAndATouchedOneHasNot) {
   for (const size_t size : {size_t{0}, size_t{1}, size_t{5000}, size_t{1} << 20}) {
     const std::string name = path("file");
     std::ofstream(name, std::ios::binary) << std::string(size, 'a');
-    const auto file = MappedFile::open(name);
-    ASSERT_TRUE(file);
+    const auto file = must(MappedFile::open(name));
     later(name);
     EXPECT_TRUE(file->check_unchanged()) << size;
     fs::permissions(name, fs::perms::owner_read | fs::perms::owner_write);
@@ -116,9 +113,9 @@ TEST_F(Refusals, AMappedFileThatWasWrittenToHasChangedAndATouchedOneHasNot) {
       if (size == 0) continue;
       std::fstream(name, std::ios::in | std::ios::out | std::ios::binary).seekp(static_cast<std::streamoff>(at)) << 'b';
       later(name);
-      const Status changed = file->check_unchanged();
-      ASSERT_FALSE(changed) << size << " " << at;
-      EXPECT_EQ(changed.error().message, name + ": it was written to since it was opened, needed an unchanged file");
+      EXPECT_EQ(why_not(file->check_unchanged()),
+                name + ": it was written to since it was opened, needed an unchanged file")
+          << size << " " << at;
       std::fstream(name, std::ios::in | std::ios::out | std::ios::binary).seekp(static_cast<std::streamoff>(at)) << 'a';
       later(name);
       EXPECT_TRUE(file->check_unchanged()) << "as it was";
@@ -129,8 +126,7 @@ TEST_F(Refusals, AMappedFileThatWasWrittenToHasChangedAndATouchedOneHasNot) {
   // Of a large one another model's bytes anywhere, the last ones among them.
   const std::string name = path("large");
   std::ofstream(name, std::ios::binary) << std::string(5'000'001, 'a');
-  const auto file = MappedFile::open(name);
-  ASSERT_TRUE(file);
+  const auto file = must(MappedFile::open(name));
   std::fstream(name, std::ios::in | std::ios::out | std::ios::binary).seekp(5'000'000) << 'b';
   later(name);
   EXPECT_FALSE(file->check_unchanged());

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "bench/ceiling.h"
+#include "must.h"
 #include "study/presets.h"
 #include "study/synth.h"
 
@@ -117,17 +118,14 @@ TEST(PeakWatch, TimesAgainWhatWasDisturbed) {
   for (const Case& c : cases) {
     at = 0, readings = c.readings;
     int timing = 0;
-    const auto timed = watch.time<int>(PeakWatch::Unit::int8, [&]() -> Result<int> { return ++timing; });
-    ASSERT_TRUE(timed);
+    const auto timed = must(watch.time<int>(PeakWatch::Unit::int8, [&]() -> Result<int> { return ++timing; }));
     EXPECT_EQ(timed->timings, c.timings);
     EXPECT_EQ(timing, c.timings);
     EXPECT_EQ(timed->value, c.kept);
     EXPECT_DOUBLE_EQ(timed->peak, c.peak);
   }
   at = 0, readings = {110, 110};
-  const auto broken = watch.time<int>(PeakWatch::Unit::int8, []() -> Result<int> { return failed("no"); });
-  ASSERT_FALSE(broken);
-  EXPECT_EQ(broken.error().message, "no");
+  EXPECT_EQ(why_not(watch.time<int>(PeakWatch::Unit::int8, []() -> Result<int> { return failed("no"); })), "no");
 }
 
 TEST(Gemm, NeedsWholeGroups) {
@@ -251,16 +249,13 @@ TEST(Forwards, AMixtureTellsWhatItTouched) {
   c.layers = 2, c.width = 256, c.heads = 8, c.kv_heads = 2, c.head_dim = 32, c.rotary_dims = 16, c.ffn_width = 256;
   c.experts = 8, c.experts_used = 2, c.expert_groups = 4, c.expert_groups_used = 2;
   c.expert_ffn_width = c.shared_expert_ffn_width = 64, c.vocab = 512, c.mask_id = 500, c.eos_id = c.pad_id = 501;
-  const auto model = synthesize_model({preset, DType::Q8_0}, {}, {.threads = 2});
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = must(synthesize_model({preset, DType::Q8_0}, {}, {.threads = 2}));
   ThreadPool pool(2);
-  auto test = ForwardTest::create(**model, pool, "", 32, 1 << 20);
-  ASSERT_TRUE(test);
+  auto test = must(ForwardTest::create(**model, pool, "", 32, 1 << 20));
   const ForwardWork work = work_of(**model, "");
   for (const int64_t rows : {1, 8}) {
     PeakWatch watch(pool, "scalar");
-    const auto r = test->measure(watch, rows, 32, 1);
-    ASSERT_TRUE(r) << r.error().message;
+    const auto r = must(test->measure(watch, rows, 32, 1));
     EXPECT_GE(r->experts_touched, 2);
     EXPECT_LE(r->experts_touched, std::min<double>(8, 2.0 * static_cast<double>(rows)));
     EXPECT_DOUBLE_EQ(r->read_bytes, static_cast<double>(work.weight_bytes - work.expert_bytes) +

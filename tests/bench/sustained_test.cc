@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "formats/temp_folder.h"
+#include "must.h"
 #include "study/presets.h"
 #include "study/synth.h"
 
@@ -28,8 +29,7 @@ constexpr SustainedWork kWork{
 
 // A forward takes 7 s for two tokens, and twice as long from the second minute on, as a hot machine's do.
 TEST(Sustained, CountsByTheMinute) {
-  const auto model = tiny();
-  ASSERT_TRUE(model);
+  const auto model = must(tiny());
   double clock = 0, pace = 7;
   size_t told = 0;
   SustainedHooks hooks;
@@ -40,8 +40,7 @@ TEST(Sustained, CountsByTheMinute) {
   };
   hooks.heat = [&] { return Heat{.celsius = 40 + clock / 100, .mhz = 1000}; };
   hooks.minute = [&](const SustainedMinute&) { ++told, pace = 14; };
-  const auto minutes = measure_sustained(*model, kWork, hooks);
-  ASSERT_TRUE(minutes) << minutes.error().message;
+  const auto minutes = must(measure_sustained(*model, kWork, hooks));
   ASSERT_EQ(minutes->size(), 3u);
   EXPECT_EQ(told, 3u);
   const auto &first = minutes->front(), &last = minutes->back();
@@ -55,8 +54,7 @@ TEST(Sustained, CountsByTheMinute) {
 }
 
 TEST(Sustained, EndsWhenItIsStopped) {
-  const auto model = tiny();
-  ASSERT_TRUE(model);
+  const auto model = must(tiny());
   int asked = 0;
   SustainedHooks hooks;
   hooks.now_s = [] { return 0.0; };

@@ -8,7 +8,6 @@
 #include <csignal>
 #include <cstdlib>
 #include <random>
-#include <set>
 
 #include "base/file_lock.h"
 #include "cli/process.h"

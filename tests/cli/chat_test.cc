@@ -3,6 +3,7 @@
 
 #include <csignal>
 
+#include "cli/conversation.h"
 #include "cli/process.h"
 
 namespace llada::cli {

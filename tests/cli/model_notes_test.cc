@@ -1,9 +1,7 @@
 // What a user is told where a file asks for something that the published code does not do, or where llama.cpp
 // will not take a converted file as it is meant; and the command that other implementations are compared
 // with.
-#include <cmath>
 #include <cstring>
-#include <sstream>
 
 #include "base/file.h"
 #include "cli/process.h"

@@ -7,6 +7,7 @@
 
 #include "cli/tune_axes.h"
 #include "engine/decode_preset.h"
+#include "must.h"
 
 namespace llada::cli {
 namespace {
@@ -15,26 +16,23 @@ using decode::Acceptance;
 using decode::DecodeOptions;
 
 TEST(ParseDecodeOptions, NothingGivenIsTheDefault) {
-  const auto parsed = parse_decode_options("  \t ");
-  ASSERT_TRUE(parsed);
+  const auto parsed = must(parse_decode_options("  \t "));
   const DecodeOptions plain;
   EXPECT_EQ(std::tuple(parsed->gen_length, parsed->acceptance, parsed->early_stop, parsed->kv),
             std::tuple(plain.gen_length, plain.acceptance, plain.early_stop, plain.kv));
 }
 
 TEST(ParseDecodeOptions, EveryOptionReachesItsField) {
-  const auto a = parse_decode_options(
-      "--gen-length 96 --block-length=16 --steps 48 --accept random --temperature 0.5 --seed "
-      "18446744073709551615 "
-      "--cfg-scale 1.5 --early-stop block --logits-eos-inf --kv dual --refresh-after 7");
-  ASSERT_TRUE(a) << a.error().message;
+  const auto a =
+      must(parse_decode_options("--gen-length 96 --block-length=16 --steps 48 --accept random --temperature 0.5 --seed "
+                                "18446744073709551615 "
+                                "--cfg-scale 1.5 --early-stop block --logits-eos-inf --kv dual --refresh-after 7"));
   EXPECT_EQ(std::tuple(a->gen_length, a->block_length, a->steps, a->acceptance, a->temperature, a->seed, a->cfg_scale),
             std::tuple(96, 16, 48, decode::Acceptance::random, 0.5, UINT64_MAX, 1.5));
   EXPECT_EQ(std::tuple(a->early_stop, a->logits_eos_inf, a->confidence_eos_eot_inf, a->kv, a->refresh_after),
             std::tuple(decode::EarlyStop::block, true, false, decode::KvChoice::dual, 7));
 
-  const auto b = parse_decode_options("--confidence-eos-eot-inf --accept schedule");
-  ASSERT_TRUE(b);
+  const auto b = must(parse_decode_options("--confidence-eos-eot-inf --accept schedule"));
   EXPECT_TRUE(b->confidence_eos_eot_inf);
   EXPECT_FALSE(b->logits_eos_inf);
 }
@@ -45,26 +43,22 @@ TEST(ParseDecodeOptions, SeedsHaveASign) {
 }
 
 TEST(ParseDecodeOptions, AParameterChoosesItsRule) {
-  const auto threshold = parse_decode_options("--threshold 0.75");
-  ASSERT_TRUE(threshold);
+  const auto threshold = must(parse_decode_options("--threshold 0.75"));
   EXPECT_EQ(threshold->acceptance, Acceptance::threshold);
   EXPECT_EQ(threshold->threshold, 0.75);
-  const auto factor = parse_decode_options("--factor 2");
-  ASSERT_TRUE(factor);
+  const auto factor = must(parse_decode_options("--factor 2"));
   EXPECT_EQ(factor->acceptance, Acceptance::factor);
   EXPECT_EQ(factor->factor, 2);
-  const auto entropy = parse_decode_options("--entropy-bound 0.25");
-  ASSERT_TRUE(entropy);
+  const auto entropy = must(parse_decode_options("--entropy-bound 0.25"));
   EXPECT_EQ(entropy->acceptance, Acceptance::entropy);
   EXPECT_EQ(entropy->entropy_bound, 0.25);
 }
 
 TEST(ParseDecodeOptions, EveryStrategyFlagReachesItsField) {
-  const auto a = parse_decode_options(
-      "--threshold 0.8 --entropy-gate 0.6 --kv prefix --tail 16 --refresh-after 5 "
-      "--mbsd-trigger 5 --mbsd-threshold 0.75 --latency-table "
-      "8:1,16:1.5 --stable-threshold 0.95 --revise-lateness 3 --revise-rows 7");
-  ASSERT_TRUE(a) << a.error().message;
+  const auto a =
+      must(parse_decode_options("--threshold 0.8 --entropy-gate 0.6 --kv prefix --tail 16 --refresh-after 5 "
+                                "--mbsd-trigger 5 --mbsd-threshold 0.75 --latency-table "
+                                "8:1,16:1.5 --stable-threshold 0.95 --revise-lateness 3 --revise-rows 7"));
   EXPECT_EQ(std::tuple(a->acceptance, a->threshold, a->entropy_gate, a->kv, a->refresh_after, a->tail, a->mbsd),
             std::tuple(Acceptance::threshold, 0.8, 0.6, decode::KvChoice::prefix, 5, 16, true));
   EXPECT_EQ(std::tuple(a->mbsd_trigger, a->mbsd_threshold), std::tuple(5, 0.75));
@@ -73,8 +67,7 @@ TEST(ParseDecodeOptions, EveryStrategyFlagReachesItsField) {
             std::tuple(16, 1.5, decode::Revision::dual_path, 0.95));
   EXPECT_EQ(std::tuple(a->revise_lateness, a->revise_rows), std::tuple(3, 7));
 
-  const auto edit = parse_decode_options("--edit-threshold 0.4 --edit-steps 3");
-  ASSERT_TRUE(edit);
+  const auto edit = must(parse_decode_options("--edit-threshold 0.4 --edit-steps 3"));
   EXPECT_EQ(std::tuple(edit->revision, edit->edit_threshold, edit->edit_steps),
             std::tuple(decode::Revision::edit, 0.4, 3));
 }
@@ -97,8 +90,7 @@ TEST(ParseDecodeOptions, TheOrderOfFlagsDoesNotMatter) {
 }
 
 TEST(ParseDecodeOptions, DecimalOnly) {
-  const auto parsed = parse_decode_options("--gen-length 010");
-  ASSERT_TRUE(parsed);
+  const auto parsed = must(parse_decode_options("--gen-length 010"));
   EXPECT_EQ(parsed->gen_length, 10);  // not octal
 }
 
@@ -194,8 +186,7 @@ TEST(Options, EveryFieldIsReachedThreeWays) {
     EXPECT_EQ(decode::as_flags(*from_json), decode::as_flags(*from_text));
     EXPECT_EQ(decode::as_flags(flags.options), decode::as_flags(*from_text));
     // What as_flags() says reads back.
-    const auto again = parse_decode_options(decode::as_flags(*from_text));
-    ASSERT_TRUE(again) << again.error().message;
+    const auto again = must(parse_decode_options(decode::as_flags(*from_text)));
     EXPECT_EQ(decode::as_flags(*again), decode::as_flags(*from_text));
   }
 }

@@ -1,5 +1,4 @@
 // llada recommend, the catalogue of short names, and what a probe says of forwards.
-#include <cmath>
 #include <set>
 
 #include "bench/probe.h"

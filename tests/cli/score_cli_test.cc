@@ -1,5 +1,4 @@
 // llada score: texts and task files from the command line, what is refused, and an end by Ctrl-C.
-#include <cmath>
 
 #include "cli/process.h"
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "devices/cpu/cpu_device.h"
@@ -27,13 +26,7 @@ class OnCuda {
     auto host = make_cpu_device({.threads = 1, .isa = ""}, m.graph.weights, m.views, {});
     device_ = std::move(*make_cuda_device({.budget_bytes = 128 << 20}, m.graph.weights, m.views, std::move(*host)));
     executor_ = std::make_unique<Executor>(*device_, forwards_of(m.graph));
-    kv_.emplace(std::move(*KvStore::create({.layers = static_cast<int>(m.config.layers),
-                                            .sequences = 1,
-                                            .kv_heads = static_cast<int>(m.config.kv_heads),
-                                            .head_dim = static_cast<int>(m.config.head_dim),
-                                            .positions = positions,
-                                            .type = kv},
-                                           [this](int64_t bytes) { return device_->allocate(bytes); })));
+    kv_.emplace(store_of(m.graph, positions, kv, device_.get()));
   }
 
   Status run(const OneStream& in) { return run_one(*executor_, in, *kv_, out); }
@@ -55,28 +48,9 @@ class OnCuda {
   std::optional<KvStore> kv_;
 };
 
-std::vector<int32_t> some_tokens(int64_t n, int64_t vocab) {
-  std::vector<int32_t> tokens;
-  for (int64_t p = 0; p < n; ++p)
-    tokens.push_back(static_cast<int32_t>(uniform(5, static_cast<uint64_t>(p), 0, 0) * static_cast<double>(vocab)));
-  return tokens;
-}
-
-// Rows at `positions`, all of `keys` visible.
-OneStream step(const std::vector<int32_t>& tokens, const std::vector<int32_t>& positions,
-               const std::vector<int32_t>& wanted, int32_t keys) {
-  OneStream in;
-  for (const int32_t p : positions) in.tokens.push_back(tokens[static_cast<size_t>(p)]);
-  in.positions = positions;
-  in.spans = {{0, static_cast<int32_t>(positions.size()), 0, keys}};
-  in.wanted = wanted;
-  in.keep_logits = true;
-  return in;
-}
 OneStream whole(const std::vector<int32_t>& tokens) {
-  std::vector<int32_t> all(tokens.size());
-  std::iota(all.begin(), all.end(), 0);
-  return step(tokens, all, all, static_cast<int32_t>(tokens.size()));
+  const std::vector<int32_t> all = ascending(0, static_cast<int32_t>(tokens.size()));
+  return step_of(tokens, all, all);
 }
 
 ModelConfig geometry(int head_dim, int heads, int kv_heads, int ffn, int vocab, bool tied) {
@@ -100,11 +74,10 @@ TEST(CudaDevice, GeometriesOfLargeModels) {
     for (const DType type : {DType::F32, DType::Q8_0, DType::Q4_0}) {
       if (quick() && type == DType::Q4_0) continue;
       const SmallModel m = make_small_model(type, config);
-      const auto tokens = some_tokens(37, config.vocab);  // more than a tile of keys
+      const auto tokens = random_tokens(37, config.vocab);  // more than a tile of keys
       const Rows expected = reference_forward(m, tokens);
       OnCuda cuda(m);
-      const auto status = cuda.run(whole(tokens));
-      ASSERT_TRUE(status) << status.error().message;
+      const auto status = must(cuda.run(whole(tokens)));
       const auto n = static_cast<size_t>(config.vocab);
       double worst = 0;
       for (size_t p = 0; p < tokens.size(); ++p)
@@ -112,7 +85,7 @@ TEST(CudaDevice, GeometriesOfLargeModels) {
       EXPECT_LT(worst, 2e-4) << what << " " << traits(type).name;
       // A few rows over the store: the same bits.
       const std::vector<float> full = cuda.out.logits;
-      ASSERT_TRUE(cuda.run(step(tokens, {9, 20, 21, 36}, {1, 3}, 37)));
+      ASSERT_TRUE(cuda.run(step_of(tokens, {9, 20, 21, 36}, {1, 3})));
       EXPECT_TRUE(std::equal(cuda.out.logits.begin(), cuda.out.logits.begin() + static_cast<std::ptrdiff_t>(n),
                              full.begin() + static_cast<std::ptrdiff_t>(20 * n)))
           << what;
@@ -122,10 +95,10 @@ TEST(CudaDevice, GeometriesOfLargeModels) {
 // A pass beside the steps is the host's, to the bit, and the GPU's but for rounding.
 TEST(CudaDevice, APassBesideIsTheHosts) {
   const SmallModel m = make_small_model(DType::F32, small_config());
-  const auto tokens = some_tokens(12, m.config.vocab);
+  const auto tokens = random_tokens(12, m.config.vocab);
   OnCuda cuda(m);
   ASSERT_TRUE(cuda.run(whole(tokens)));
-  const OneStream in = step(tokens, {4, 5, 6}, {0, 2}, 12);
+  const OneStream in = step_of(tokens, {4, 5, 6}, {0, 2});
   ASSERT_TRUE(cuda.run_beside(in));
   const OneResult beside = std::exchange(cuda.out, {});
   ASSERT_EQ(beside.predictions.size(), 2u);
@@ -144,16 +117,16 @@ TEST(CudaDevice, APassBesideIsTheHosts) {
 TEST(CudaDevice, APassBesideSeesWhatTheGpuHasWritten) {
   const SmallModel m = make_small_model(DType::F32, geometry(64, 2, 1, 96, 67, true));
   constexpr int32_t kKeys = kernels::kDigestKeys + 100;
-  const auto tokens = some_tokens(kKeys, m.config.vocab);
+  const auto tokens = random_tokens(kKeys, m.config.vocab);
   OnCuda cuda(m, DType::F16, kKeys);
   std::vector<uint16_t> stored(static_cast<size_t>(cuda.kv().sequence_bytes(kKeys)) / sizeof(uint16_t));
   for (size_t i = 0; i < stored.size(); ++i)
     stored[i] = float_to_f16(static_cast<float>(uniform(7, static_cast<uint64_t>(i), 0, 0)) - 0.5f);
   cuda.kv().write(0, 0, kKeys, std::as_bytes(std::span(stored)).data());
-  const OneStream asked = step(tokens, {40, 41}, {0, 1}, kKeys);
+  const OneStream asked = step_of(tokens, {40, 41}, {0, 1});
   ASSERT_TRUE(cuda.run_beside(asked));
   const OneResult before = std::exchange(cuda.out, {});
-  ASSERT_TRUE(cuda.run(step(tokens, {0, 1, 2, 3, 4, 5, 6, 7}, {0}, kKeys)));
+  ASSERT_TRUE(cuda.run(step_of(tokens, {0, 1, 2, 3, 4, 5, 6, 7}, {0})));
   ASSERT_TRUE(cuda.run_beside(asked));
   EXPECT_NE(cuda.out.logits, before.logits);
   auto copy = cuda.kv().grown(kKeys);  // has no narrower forms yet
@@ -184,7 +157,7 @@ TEST(CudaDevice, OneDamagedWeightIsAlwaysTheError) {
     config.vocab = 700;  // more than a chunk of the head
     config.layers = 2;
     SmallModel m = make_small_model(DType::F32, config);
-    const auto tokens = some_tokens(9, config.vocab);
+    const auto tokens = random_tokens(9, config.vocab);
     for (size_t w = 0; w < m.graph.weights.size(); ++w) {
       const WeightInfo& info = m.graph.weights[w];
       auto* const floats = reinterpret_cast<float*>(m.storage[w].data());
@@ -209,7 +182,7 @@ TEST(CudaDevice, OneDamagedLogitIsTheError) {
   ModelConfig config = small_config();
   config.vocab = 700, config.layers = 1;
   SmallModel m = make_small_model(DType::F32, config);
-  const auto tokens = some_tokens(5, config.vocab);
+  const auto tokens = random_tokens(5, config.vocab);
   auto* const head = reinterpret_cast<float*>(m.storage.back().data());
   for (const int32_t token : {0, 511, 512, 699})
     for (const float value : {kNan, kInf, -kInf}) {
@@ -230,7 +203,7 @@ TEST(CudaDevice, OneDamagedLogitIsTheError) {
 // A key or value of the store, in the host's half, as put_back() leaves it.
 TEST(CudaDevice, OneDamagedKeyOrValueIsTheError) {
   const SmallModel m = make_small_model(DType::F32, small_config(RopePairing::half_split, 2));
-  const auto tokens = some_tokens(40, m.config.vocab);
+  const auto tokens = random_tokens(40, m.config.vocab);
   for (const DType type : {DType::F32, DType::F16}) {
     OnCuda cuda(m, type);
     ASSERT_TRUE(cuda.run(whole(tokens)));
@@ -248,12 +221,12 @@ TEST(CudaDevice, OneDamagedKeyOrValueIsTheError) {
           put((key ? cuda.kv().keys(1, 0, 1) : cuda.kv().values(1, 0, 1)) + (position * 16 + 7) * element, value);
           cuda.kv().wrote(KvViewer::memory, 1, 0, position);
           // One row, whose scores of that key may all be minus infinity.
-          expect_not_finite(cuda.run(step(tokens, {5}, {0}, 40)),
+          expect_not_finite(cuda.run(step_of(tokens, {5}, {0})),
                             fmt::format("{} of position {}, {}", key ? "key" : "value", position, value));
           cuda.kv().put_back(saved);
           // Beyond the keys that are read it does not matter.
           put(cuda.kv().keys(1, 0, 1) + (45 * 16 + 7) * element, value);
-          ASSERT_TRUE(cuda.run(step(tokens, {5}, {0}, 40)));
+          ASSERT_TRUE(cuda.run(step_of(tokens, {5}, {0})));
         }
   }
 }
@@ -263,7 +236,7 @@ TEST(CudaDevice, KeysThatARowMayNotSeeHaveNoInfluence) {
   ModelConfig config = small_config(RopePairing::half_split, 2);
   config.attention_block = 6;  // rows 4 to 7, which go together, are of two blocks
   SmallModel m = make_small_model(DType::F32, config);
-  const auto tokens = some_tokens(24, config.vocab);
+  const auto tokens = random_tokens(24, config.vocab);
   const auto logits = [&](float damage) {
     // The damaged token stands at position 9, which rows of the first block do not see.
     auto* const row = reinterpret_cast<float*>(m.storage.front().data()) + tokens[9] * config.width;

@@ -26,8 +26,7 @@ class CudaMemory : public testing::Test {
     c.layers = 2;
     const auto bytes_of = [&] { return parameters_of(request.preset) * 18 / 32; };
     while (bytes_of() < (mib != nullptr ? std::stol(mib) : 6) << 20) ++c.layers;
-    const auto report = synthesize_file(path_, request, {.threads = 2});
-    if (!report) throw std::runtime_error(report.error().message);
+    must(synthesize_file(path_, request, {.threads = 2}));
   }
   static void TearDownTestSuite() { fs::remove(path_); }
 
@@ -56,8 +55,7 @@ fs::path CudaMemory::path_;
 
 TEST_F(CudaMemory, OneCopyOfTheWeightsAsLongAsTheGpuWorks) {
   const int64_t before = peak_memory_bytes();
-  const auto model = load("cuda");
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = must(load("cuda"));
   const auto copies = [&] {
     return static_cast<double>((*model)->device().memory_bytes()) / static_cast<double>(stored(**model));
   };
@@ -65,8 +63,7 @@ TEST_F(CudaMemory, OneCopyOfTheWeightsAsLongAsTheGpuWorks) {
   EXPECT_GT(copies(), 0.9) << "the weights are there";
   EXPECT_EQ((*model)->fallback()->memory_bytes(), 0);
   std::vector<std::string> warnings;
-  const auto got = answer(*model, warnings);
-  ASSERT_TRUE(got) << got.error().message;
+  const auto got = must(answer(*model, warnings));
   EXPECT_TRUE(warnings.empty());
   EXPECT_EQ((*model)->fallback()->memory_bytes(), 0) << "nothing has failed";
   fmt::print("{} bytes stored, {} on the device and the host, peak of the process {} more than before\n",
@@ -82,10 +79,8 @@ TEST_F(CudaMemory, TheNeedIsToldBeforeAndIsEnough) {
   EXPECT_TRUE(line.starts_with("cuda: needs ") && line.find("the budget has 5.0 MiB left") != line.npos) << line;
   const double needed = std::stod(line.substr(std::string("cuda: needs ").size()));
   EXPECT_FALSE(load(fmt::format("cuda:budget={:.1f}MiB,fallback=none", needed - 0.2)));
-  const auto model = load(fmt::format("cuda:budget={:.1f}MiB,fallback=none", needed + 0.1));
-  ASSERT_TRUE(model) << model.error().message;
-  const auto session = Session::create(*model, {});
-  ASSERT_TRUE(session);
+  const auto model = must(load(fmt::format("cuda:budget={:.1f}MiB,fallback=none", needed + 0.1)));
+  const auto session = must(Session::create(*model, {}));
   decode::DecodeOptions options;
   options.gen_length = options.block_length = 56, options.steps = 1;
   const std::vector<int32_t> prompt(200, 5);  // so that the first step has 256 rows
@@ -98,10 +93,8 @@ TEST_F(CudaMemory, TheNeedIsToldBeforeAndIsEnough) {
 
 TEST_F(CudaMemory, TheFallbackPacksTheRestWhenItTakesOver) {
   std::vector<std::string> warnings;
-  const auto cpu = load("cpu");
-  ASSERT_TRUE(cpu);
-  const auto expected = answer(*cpu, warnings);
-  ASSERT_TRUE(expected) << expected.error().message;
+  const auto cpu = must(load("cpu"));
+  const auto expected = must(answer(*cpu, warnings));
   for (const char* device : {"cuda:fail=submit:0", "cuda:fail=gone:9"}) {
     const auto model = load(device);
     ASSERT_TRUE(model) << device;

@@ -39,11 +39,9 @@ Result<Answer> answer(const char* model, const std::string& device, const Expert
 
 TEST(CudaRun, ShortAnswersAreTheCpusAnswers) {
   for (const char* model : {"tiny-llada", "tiny-llada-moe"}) {
-    const auto expected = answer(model, "cpu");
-    ASSERT_TRUE(expected) << expected.error().message;
+    const auto expected = must(answer(model, "cpu"));
     for (const char* products : {"float", "tensor"}) {
-      const auto got = answer(model, fmt::format("cuda:budget=256MiB,fallback=none,products={}", products));
-      ASSERT_TRUE(got) << got.error().message;
+      const auto got = must(answer(model, fmt::format("cuda:budget=256MiB,fallback=none,products={}", products)));
       EXPECT_EQ(got->tokens, expected->tokens) << model << " " << products;
       EXPECT_EQ(got->stats.canvas_hash, expected->stats.canvas_hash) << model << " " << products;
     }
@@ -55,13 +53,11 @@ TEST(CudaRun, GoldenLogits) {
   if (quick()) GTEST_SKIP() << "not run: LLADA_TEST_QUICK";
   const auto items = load_golden(folder("tiny-llada-moe") + "/golden.json");
   const GoldenItem& item = items.back();
-  const auto model = Model::load(folder("tiny-llada-moe"), {.device = "cuda", .isa = "", .threads = 2});
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = must(Model::load(folder("tiny-llada-moe"), {.device = "cuda", .isa = "", .threads = 2}));
   const auto session = open_session(*model);
   std::vector<int32_t> positions;
   for (const auto& [position, row] : item.logits) positions.push_back(position);
-  const auto logits = session->logits(item.canvas, positions);
-  ASSERT_TRUE(logits) << logits.error().message;
+  const auto logits = must(session->logits(item.canvas, positions));
   float worst = 0;
   size_t at = 0;
   for (const auto& [position, row] : item.logits)
@@ -71,8 +67,7 @@ TEST(CudaRun, GoldenLogits) {
 
 // Whoever computes an expert, and however it came there.
 TEST(CudaRun, NoSettingOfTheExpertsChangesTheAnswer) {
-  const auto expected = answer("tiny-llada-moe", "cpu");
-  ASSERT_TRUE(expected) << expected.error().message;
+  const auto expected = must(answer("tiny-llada-moe", "cpu"));
   const std::vector<ExpertRequest> settings = {
       {.share = 0.25, .plan = "static"},
       {.share = 0.25, .plan = "on-demand"},
@@ -142,8 +137,7 @@ TEST(CudaRun, PassesBesideAMixture) {
 // labels: long
 TEST(CudaRun, SharedForwardsGiveTheAnswersThatEachHasAlone) {
   for (const char* name : {"tiny-llada", "tiny-llada-moe"}) {
-    const auto model = Model::load(folder(name), {.device = "cuda:fallback=none", .isa = "", .threads = 2});
-    ASSERT_TRUE(model) << model.error().message;
+    const auto model = must(Model::load(folder(name), {.device = "cuda:fallback=none", .isa = "", .threads = 2}));
     auto text = load_golden(folder(name) + "/golden.json").back().canvas;
     text.resize(8);
     const auto wanted = eight_requests(text, 4);

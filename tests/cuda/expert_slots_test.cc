@@ -5,13 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <numeric>
 
 #include "cuda_block.h"
 #include "devices/cpu/cpu_device.h"
 #include "devices/cuda/kernels.h"
 #include "devices/one_stream.h"
 #include "devices/small_model.h"
+#include "must.h"
 #include "sched/executor.h"
 
 namespace llada {
@@ -63,9 +63,8 @@ TEST_F(Slots, APieceIsAsLongAsItsLayerStoresIt) {
     for (int p = 0; p < 3; ++p)
       stored[{layer, p}] = pieces.add(kLargest[static_cast<size_t>(p)] / (layer == 1 && p == 2 ? 2 : 1),
                                       static_cast<uint8_t>(16 * layer + p + 1));
-  make({.layers = 2, .experts = 1, .slots = 2, .buffer = 0, .staging = 0}, [&](ExpertId id, int piece) {
-    return stored.at({id.layer, piece});
-  });
+  make({.layers = 2, .experts = 1, .slots = 2, .buffer = 0, .staging = 0},
+       [&](ExpertId id, int piece) { return stored.at({id.layer, piece}); });
   int64_t bytes = 0;
   for (const int32_t layer : {0, 1}) {
     ASSERT_TRUE(slots_->assign({.id = {layer, 0}, .to = MoveTo::slot}, compute_.get()));
@@ -229,24 +228,13 @@ TEST(CudaExperts, OfTwoTypesComputeWhatTheCpuDoes) {
   const SmallModel m = two_types();
   const Opened opened = open_with_experts(m, 64 << 20);
   ASSERT_NE(opened.device, nullptr);
-  const auto program = forwards_of(m.graph)(plain_shape(8, 1));
-  ASSERT_TRUE(program);
-  const auto costs = opened.device->measure_experts(experts_op(**program));
-  ASSERT_TRUE(costs) << costs.error().message;
+  const auto program = must(forwards_of(m.graph)(plain_shape(8, 1)));
+  const auto costs = must(opened.device->measure_experts(experts_op(**program)));
   const auto cpu = make_cpu_device({.threads = 1, .isa = ""}, m.graph.weights, m.views, {});
-  OneStream in;
-  for (int32_t p = 0; p < 8; ++p) in.tokens.push_back(31 * p + 3), in.positions.push_back(p);
-  in.spans = {{0, 8, 0, 8}};
-  in.wanted = {2, 7};
-  in.keep_logits = true;
+  const OneStream in = step_of({3, 34, 65, 96, 127, 158, 189, 220}, ascending(0, 8), {2, 7});
   const auto run = [&](Device& device, const ExecutorOptions& options) {
     Executor executor(device, forwards_of(m.graph), options);
-    KvStore kv = std::move(*KvStore::create({.layers = 2,
-                                             .sequences = 1,
-                                             .kv_heads = static_cast<int>(m.config.kv_heads),
-                                             .head_dim = static_cast<int>(m.config.head_dim),
-                                             .positions = 8},
-                                            [&](int64_t bytes) { return device.allocate(bytes); }));
+    KvStore kv = store_of(m.graph, 8, DType::F32, &device);
     OneResult result;
     for (int i = 0; i < 3; ++i) {  // what is resident changes
       const auto status = run_one(executor, in, kv, result);
@@ -295,9 +283,8 @@ TEST(CudaExperts, CostsAreNotMeasuredOfLaunchesThatFailed) {
   ASSERT_NE(opened.device, nullptr);
   const auto program = forwards_of(m.graph)(plain_shape(8, 1));
   cuda_emulator::refuse_launch();
-  const auto costs = opened.device->measure_experts(experts_op(**program));
-  ASSERT_FALSE(costs);
-  EXPECT_EQ(costs.error().message, "cuda: starting kernels of experts: invalid configuration argument");
+  EXPECT_EQ(why_not(opened.device->measure_experts(experts_op(**program))),
+            "cuda: starting kernels of experts: invalid configuration argument");
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 // The emulated GPU: memory with canaries, streams as queues, events as places in them. One lock guards everything; the
 // kernels run on the thread that waits.
-#include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>

@@ -5,6 +5,7 @@
 #include "decode/answer.h"
 #include "decode/block_causal.h"
 #include "decode/options.h"
+#include "must.h"
 
 namespace llada::decode::causal {
 namespace {
@@ -143,13 +144,12 @@ TEST(SelfSpeculation, WorkedExampleOfRowsBehindCausalText) {
 TEST(SelfSpeculation, IsRefusedWhereItMakesNoSense) {
   const auto refused = [](const DecodeOptions& o, const SpecialIds& ids, int64_t prompt = 3) {
     const Canvas canvas = lay_generation(std::vector<int32_t>(static_cast<size_t>(prompt), 1), 8, ids);
-    const auto strategy = make_strategy(o, ids, canvas);
-    return strategy ? std::string("accepted") : strategy.error().message;
+    return why_not(make_strategy(o, ids, canvas));
   };
   DecodeOptions o = verifying(8, 4);
   EXPECT_THAT(refused(o, test_ids()), HasSubstr("accept: found causal with full attention"));
   EXPECT_THAT(refused(o, ids_of(Kind::causal_text, 4), 0), HasSubstr("without a prompt"));
-  EXPECT_EQ(refused(o, ids_of(Kind::block_causal, 4), 0), "accepted");
+  EXPECT_EQ(refused(o, ids_of(Kind::block_causal, 4), 0), "");
   o.revision = Revision::edit;
   EXPECT_THAT(refused(o, ids_of(Kind::block_causal, 4)), HasSubstr("revision: found edit with accept causal, which"));
   o = verifying(8, 4);
@@ -293,8 +293,7 @@ TEST(SubBlocks, EqualThePublishedLoop) {
     Canvas canvas = lay_generation(prompt, o.gen_length, ids);
     auto strategy = make_strategy(o, ids, canvas);
     BlockCausalModel runs = model;
-    const auto stats = denoise(canvas, **strategy, runs, {});
-    ASSERT_TRUE(stats) << stats.error().message;
+    const auto stats = must(denoise(canvas, **strategy, runs, {}));
     int64_t forwards = 0;
     ASSERT_EQ(canvas.tokens, in_sub_blocks(model, prompt, canvas.size(), block, own, 0.8, &forwards)) << seed;
     EXPECT_EQ(stats->nfe, forwards);
@@ -312,11 +311,9 @@ TEST(SubBlocks, EndWithinTheirBoundWhateverTheSteps) {
         const std::vector<int32_t> text(static_cast<size_t>(prompt), 1);
         const SpecialIds ids = ids_of(Kind::shifted, 8);
         Canvas canvas = lay_generation(text, o.gen_length, ids);
-        auto strategy = make_strategy(o, ids, canvas);
-        ASSERT_TRUE(strategy) << strategy.error().message;
+        auto strategy = must(make_strategy(o, ids, canvas));
         BlockCausalModel model = model_of(Kind::shifted, 8, 1, 0, 0);
-        const auto stats = denoise(canvas, **strategy, model, {});
-        ASSERT_TRUE(stats) << stats.error().message;
+        const auto stats = must(denoise(canvas, **strategy, model, {}));
         EXPECT_EQ(count_masked(canvas), 0) << own << " " << prompt << " " << steps;
       }
 }

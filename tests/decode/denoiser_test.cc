@@ -5,6 +5,7 @@
 
 #include "decode/answer.h"
 #include "decode/script.h"
+#include "must.h"
 
 namespace llada::decode {
 namespace {
@@ -92,9 +93,7 @@ TEST(Denoiser, RunnerErrorComesThrough) {
   Canvas canvas = lay_generation(std::vector<int32_t>{1}, 4, test_ids());
   auto strategy = *make_strategy({LengthOptions{.gen_length = 4}}, test_ids(), canvas);
   FailingRunner runner;
-  const auto stats = denoise(canvas, *strategy, runner, {});
-  ASSERT_FALSE(stats);
-  EXPECT_EQ(stats.error().message, "device lost");
+  EXPECT_EQ(why_not(denoise(canvas, *strategy, runner, {})), "device lost");
   EXPECT_EQ(count_masked(canvas), 2) << "two finished steps";
 }
 

@@ -9,6 +9,7 @@
 
 #include "decode/options.h"
 #include "decode/settings.h"
+#include "must.h"
 
 namespace llada::decode {
 namespace {
@@ -196,18 +197,15 @@ Result<DecodeOptions> resolve(std::vector<std::pair<const char*, const char*>> g
 }
 
 TEST(Settings, APresetGivesWay) {
-  const auto own = resolve({{"threshold", "0.5"}}, {{"threshold", "0.9"}, {"slide", "true"}});
-  ASSERT_TRUE(own);
+  const auto own = must(resolve({{"threshold", "0.5"}}, {{"threshold", "0.9"}, {"slide", "true"}}));
   EXPECT_EQ(own->threshold, 0.5);
   EXPECT_TRUE(own->slide);
   EXPECT_FALSE(resolve({{"slide", "false"}}, {{"slide", "true"}})->slide);
   // Another rule, another way of revising: the preset's parameters of its own are left out.
-  const auto factor = resolve({{"factor", "2"}}, {{"threshold", "0.9"}, {"tail", "16"}});
-  ASSERT_TRUE(factor) << factor.error().message;
+  const auto factor = must(resolve({{"factor", "2"}}, {{"threshold", "0.9"}, {"tail", "16"}}));
   EXPECT_EQ(factor->acceptance, Acceptance::factor);
   EXPECT_EQ(factor->tail, 16);
-  const auto edit = resolve({{"edit_steps", "4"}}, {{"threshold", "0.8"}, {"stable_threshold", "0.5"}});
-  ASSERT_TRUE(edit) << edit.error().message;
+  const auto edit = must(resolve({{"edit_steps", "4"}}, {{"threshold", "0.8"}, {"stable_threshold", "0.5"}}));
   EXPECT_EQ(edit->revision, Revision::edit);
   EXPECT_EQ(edit->threshold, 0.8);
   EXPECT_EQ(edit->stable_threshold, DecodeOptions().stable_threshold);
@@ -218,13 +216,9 @@ TEST(Settings, APresetGivesWay) {
 using Pairs = std::vector<std::pair<const char*, const char*>>;
 
 // A preset that says something of everything, as the default one does.
-const Pairs kWhole = {{"kv", "dual"},
-                      {"refresh_after", "2"},
-                      {"slide", "true"},
-                      {"tail", "16"},
-                      {"revision", "dual-path"},
-                      {"threshold", "0.85"},
-                      {"stable_threshold", "0.99"}};
+const Pairs kWhole = {
+    {"kv", "dual"},        {"refresh_after", "2"},      {"slide", "true"}, {"tail", "16"}, {"revision", "dual-path"},
+    {"threshold", "0.85"}, {"stable_threshold", "0.99"}};
 
 TEST(Settings, AnOptionReplacesThatValueOfThePresetAlone) {
   const DecodeOptions whole = *resolve({}, kWhole);

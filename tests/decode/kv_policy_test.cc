@@ -3,8 +3,6 @@
 
 #include <gmock/gmock.h>
 
-#include <cmath>
-
 #include "decode/options.h"
 #include "decode/script.h"
 

@@ -13,6 +13,7 @@
 #include "decode/denoiser.h"
 #include "decode/sampling.h"
 #include "decode/settings.h"
+#include "must.h"
 
 namespace llada::decode::hashed {  // its mask is another than that of the scripts
 namespace {
@@ -82,15 +83,12 @@ using Watch = std::function<bool(const Canvas& before, const StepEvent&)>;
 std::pair<Canvas, int64_t> decoded(int64_t seed, const std::vector<int32_t>& prompt, const DecodeOptions& o,
                                    const Watch& watch = {}) {
   const Canvas canvas = lay_generation(prompt, o.gen_length, ids());
-  auto strategy = make_strategy(o, ids(), canvas);
-  if (!strategy) throw std::runtime_error(strategy.error().message);
+  auto strategy = must(make_strategy(o, ids(), canvas));
   Denoiser denoiser(canvas, std::move(*strategy));
   while (!denoiser.done()) {
-    const auto plan = denoiser.plan();
-    if (!plan) throw std::runtime_error(plan.error().message);
+    const auto plan = must(denoiser.plan());
     const Canvas before = denoiser.canvas();
-    const auto event = denoiser.take(answer(plan->get(), before, seed, head_rule(o, ids())));
-    if (!event) throw std::runtime_error(event.error().message);
+    const auto event = must(denoiser.take(answer(plan->get(), before, seed, head_rule(o, ids()))));
     if (watch && !watch(before, *event)) denoiser.cancel();
   }
   return {denoiser.canvas(), denoiser.stats().steps};
@@ -185,8 +183,7 @@ TEST(Levenshtein, WhatDoesNotGoWithItIsOneLine) {
   const auto refusal = [&](auto change) {
     DecodeOptions o = options(0.5, 0, 4, 8);
     change(o);
-    const Status status = validate(o, false, kind);
-    return status ? "" : status.error().message;
+    return why_not(validate(o, false, kind));
   };
   EXPECT_EQ(refusal([](auto&) {}), "");
   kind.moves_text = false;
@@ -217,8 +214,7 @@ TEST(Levenshtein, ReadsTheOptionsOfEditing) {
   // Whichever comes first.
   for (const Given& given : {Given{{"revision", "levenshtein"}, {"edit_threshold", "0"}, {"edit_steps", "3"}},
                              Given{{"edit_threshold", "0"}, {"edit_steps", "3"}, {"revision", "levenshtein"}}}) {
-    const auto options = asked(given);
-    ASSERT_TRUE(options) << options.error().message;
+    const auto options = must(asked(given));
     EXPECT_EQ(options->revision, Revision::levenshtein);
     EXPECT_EQ(options->edit_threshold, 0);
     EXPECT_EQ(options->edit_steps, 3);

@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 
 #include <limits>
-#include <random>
 
 #include "decode/answer.h"
 #include "decode/options.h"

@@ -11,6 +11,7 @@
 #include "decode/script.h"
 #include "decode/tempered.h"
 #include "decode/uniform_canvas.h"
+#include "must.h"
 
 namespace llada::decode {
 namespace {
@@ -100,8 +101,7 @@ TEST(Uniform, EveryStepIsThatOfTheModelsOwnClass) {
     ids.uniform.stability_threshold = c["stability_threshold"];
     const int64_t prompt = c["prompt"];
     Canvas canvas = lay_generation(std::vector<int32_t>(static_cast<size_t>(prompt), 3), options.gen_length, ids);
-    const auto strategy = make_strategy(options, ids, canvas);
-    ASSERT_TRUE(strategy) << strategy.error().message;
+    const auto strategy = must(make_strategy(options, ids, canvas));
     std::vector<Canvas> seen;
     const auto stats = denoise(canvas, **strategy, model, [&](const StepEvent& event) {
       seen.push_back(event.canvas);
@@ -179,8 +179,7 @@ TEST(Uniform, HoldsWhatItIsDefinedAs) {
       Canvas canvas = lay_generation(prompt, asked.gen, ids);
       EXPECT_EQ((canvas.size() - asked.prompt) % asked.length, 0);
       EXPECT_EQ(canvas.answer_end(), asked.prompt + asked.gen);
-      const auto strategy = make_strategy(o, ids, canvas);
-      ASSERT_TRUE(strategy) << strategy.error().message;
+      const auto strategy = must(make_strategy(o, ids, canvas));
       int64_t committed = 0, step = 0, encoded = 0, event_number = 0;
       std::vector<std::vector<int32_t>> bests;
       bool ended = false;
@@ -276,11 +275,10 @@ TEST(Uniform, OptionsOfOtherModelsAreRefused) {
   const auto error = [&](auto change, bool uniform = true, bool infill = false) {
     DecodeOptions o;
     change(o);
-    const Status status = validate(o, infill, uniform ? kind : ModelKind());
-    return status ? std::string("fine") : status.error().message;
+    return why_not(validate(o, infill, uniform ? kind : ModelKind()));
   };
-  EXPECT_EQ(error([](DecodeOptions& o) { o.confidence_threshold = 0.9, o.denoising_steps = 3; }), "fine");
-  EXPECT_EQ(error([](DecodeOptions& o) { o.acceptance = Acceptance::entropy, o.temperature = 1.5; }), "fine");
+  EXPECT_EQ(error([](DecodeOptions& o) { o.confidence_threshold = 0.9, o.denoising_steps = 3; }), "");
+  EXPECT_EQ(error([](DecodeOptions& o) { o.acceptance = Acceptance::entropy, o.temperature = 1.5; }), "");
   EXPECT_EQ(error([](DecodeOptions& o) { o.threshold = 0.5; }),
             "threshold: found 0.5 with a model whose canvases hold random tokens, which are decided in a way of their "
             "own; needed it left out");

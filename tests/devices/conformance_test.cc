@@ -1,13 +1,13 @@
 // What every device must do, whatever it is made of: the forward of a small model against plain double
 // arithmetic, partial recomputation over the K/V store, guidance, sampling rules, the reduced head against
 // its own logits.
+#include <gmock/gmock.h>
+
 #include <algorithm>
-#include <functional>
-#include <map>
-#include <numeric>
 
 #include "devices_under_test.h"
 #include "formats/family.h"
+#include "must.h"
 #include "one_stream.h"
 #include "sched/executor.h"
 #include "small_model.h"
@@ -15,11 +15,8 @@
 namespace llada {
 namespace {
 
-class Conformance : public testing::TestWithParam<DeviceUnderTest> {
+class Conformance : public OnDevice {
  protected:
-  void SetUp() override {
-    if (const std::string why = absent(GetParam()); !why.empty()) GTEST_SKIP() << why;
-  }
   void open(DType type, RopePairing pairing = RopePairing::half_split, int kv_heads = 4, int sequences = 1,
             DType kv = DType::F32) {
     open(type, small_config(pairing, kv_heads), sequences, kv);
@@ -27,40 +24,19 @@ class Conformance : public testing::TestWithParam<DeviceUnderTest> {
   void open(DType type, const ModelConfig& config, int sequences = 1, DType kv = DType::F32) {
     kv_.reset();  // its memory is of the device before
     model_ = make_small_model(type, config);
-    auto device = GetParam().open(model_);
-    ASSERT_TRUE(device) << device.error().message;
-    device_ = std::move(*device);
+    device_ = *must(GetParam().open(model_));
     executor_ = std::make_unique<Executor>(*device_, forwards_of(model_.graph));
-    auto store = KvStore::create({.layers = 3,
-                                  .sequences = sequences,
-                                  .kv_heads = static_cast<int>(config.kv_heads),
-                                  .head_dim = 16,
-                                  .positions = 64,
-                                  .type = kv},
-                                 [this](int64_t bytes) { return device_->allocate(bytes); });
-    ASSERT_TRUE(store);
-    kv_ = std::make_unique<KvStore>(std::move(*store));
-    tokens_.clear();
-    for (uint64_t p = 0; p < 19; ++p) tokens_.push_back(static_cast<int32_t>(uniform(5, p, 0, 0) * 1500));
+    kv_ = std::make_unique<KvStore>(store_of(model_.graph, 64, kv, device_.get(), sequences));
+    tokens_ = random_tokens(19, 1500);
   }
 
   // A type whose head the device's accelerator computes.
   static DType head_type() { return GetParam().name == "hexagon" ? DType::Q8_0 : DType::F32; }
 
   OneStream inputs(const std::vector<int32_t>& rows, const std::vector<int32_t>& wanted) const {
-    OneStream in;
-    for (const int32_t p : rows) in.tokens.push_back(tokens_[static_cast<size_t>(p)]), in.positions.push_back(p);
-    in.spans = {{0, static_cast<int32_t>(rows.size()), 0, static_cast<int32_t>(tokens_.size())}};
-    in.wanted = wanted;
-    in.rule = model_.graph.keys;
-    in.keep_logits = true;
-    return in;
+    return step_of(tokens_, rows, wanted, model_.graph.keys);
   }
-  std::vector<int32_t> every_row() const {
-    std::vector<int32_t> rows(tokens_.size());
-    std::iota(rows.begin(), rows.end(), 0);
-    return rows;
-  }
+  std::vector<int32_t> every_row() const { return ascending(0, static_cast<int32_t>(tokens_.size())); }
   OneResult run(const OneStream& in) {
     OneResult out;
     const auto status = run_one(*executor_, in, *kv_, out);
@@ -197,9 +173,8 @@ TEST_P(Conformance, LogitsOfEveryArchitecture) {
   for (const ModelConfig& config : {small_dream(), small_llada_moe(), small_llada2(), together}) {
     open(DType::F32, config);
     if (config.expert_capacity > 0 && GetParam().name.starts_with("cuda")) {
-      const Status refused = device_->supports(**forwards_of(model_.graph)(plain_shape(4, 4)));
-      ASSERT_FALSE(refused);
-      EXPECT_NE(refused.error().message.find("choose experts together"), std::string::npos) << refused.error().message;
+      EXPECT_THAT(why_not(device_->supports(**forwards_of(model_.graph)(plain_shape(4, 4)))),
+                  testing::HasSubstr("choose experts together"));
       continue;
     }
     const Rows expected = reference_forward(model_, tokens_);
@@ -217,9 +192,7 @@ TEST_P(Conformance, ARowOfExpertsDoesNotKnowItsBatch) {
     open(type, small_llada_moe());
     const OneResult full = run(inputs(every_row(), {10, 11, 12}));
     EXPECT_EQ(run(inputs({10, 11, 12}, {0, 1, 2})).logits, full.logits) << traits(type).name;
-    auto other = device_->share(3);
-    ASSERT_TRUE(other);
-    device_ = std::move(*other);
+    device_ = *must(device_->share(3));
     executor_ = std::make_unique<Executor>(*device_, forwards_of(model_.graph));
     EXPECT_EQ(run(inputs(every_row(), {10, 11, 12})).logits, full.logits) << traits(type).name;
   }
@@ -351,9 +324,7 @@ TEST_P(Conformance, DamagedWeightsAreAnError) {
   open(DType::F32);
   auto* output = reinterpret_cast<float*>(model_.storage.back().data());
   for (int i = 0; i < 64 * 1500; ++i) output[i] = std::numeric_limits<float>::quiet_NaN();
-  auto device = GetParam().open(model_);
-  ASSERT_TRUE(device);
-  device_ = std::move(*device);
+  device_ = *must(GetParam().open(model_));
   executor_ = std::make_unique<Executor>(*device_, forwards_of(model_.graph));
   OneResult out;
   const auto status = run_one(*executor_, inputs(every_row(), {3}), *kv_, out);
@@ -364,9 +335,7 @@ TEST_P(Conformance, DamagedWeightsAreAnError) {
 TEST_P(Conformance, SharedDevicesAgree) {
   open(DType::Q4_0);
   const OneResult here = run(inputs(every_row(), every_row()));
-  auto other = device_->share(3);
-  ASSERT_TRUE(other);
-  device_ = std::move(*other);
+  device_ = *must(device_->share(3));
   executor_ = std::make_unique<Executor>(*device_, forwards_of(model_.graph));
   EXPECT_EQ(run(inputs(every_row(), every_row())).logits, here.logits);
 }

@@ -7,12 +7,12 @@
 
 #include <array>
 #include <cstdlib>
-#include <numeric>
 #include <string_view>
 
 #include "devices/cpu/cpu_device.h"
 #include "devices/cpu/scratch.h"
 #include "kernels/kernels.h"
+#include "must.h"
 #include "one_stream.h"
 #include "sched/executor.h"
 #include "small_model.h"
@@ -44,37 +44,22 @@ class Damage : public testing::TestWithParam<std::string> {
 
   void make(DType type, const ModelConfig& config) {
     model_ = make_small_model(type, config);
-    tokens_.clear();
-    for (uint64_t p = 0; p < 19; ++p) tokens_.push_back(static_cast<int32_t>(uniform(5, p, 0, 0) * config.vocab));
+    tokens_ = random_tokens(19, config.vocab);
   }
   void open(int sequences = 1, DType kv = DType::F16) {
     kv_.reset();
-    auto device = open_device(model_);
-    ASSERT_TRUE(device) << device.error().message;
-    device_ = std::move(*device);
+    device_ = *must(open_device(model_));
     executor_ = std::make_unique<Executor>(*device_, forwards_of(model_.graph));
-    auto store = KvStore::create({.layers = static_cast<int>(model_.config.layers),
-                                  .sequences = sequences,
-                                  .kv_heads = static_cast<int>(model_.config.kv_heads),
-                                  .head_dim = static_cast<int>(model_.config.head_dim),
-                                  .positions = kPositions,
-                                  .type = kv});
-    ASSERT_TRUE(store);
-    kv_ = std::make_unique<KvStore>(std::move(*store));
+    kv_ = std::make_unique<KvStore>(store_of(model_.graph, kPositions, kv, nullptr, sequences));
   }
 
   OneStream inputs(const std::vector<int32_t>& rows, const std::vector<int32_t>& wanted) const {
-    OneStream in;
-    for (const int32_t p : rows) in.tokens.push_back(tokens_[static_cast<size_t>(p)]), in.positions.push_back(p);
-    in.spans = {{0, static_cast<int32_t>(rows.size()), 0, static_cast<int32_t>(tokens_.size())}};
-    in.wanted = wanted;
-    in.rule = model_.graph.keys;
+    OneStream in = step_of(tokens_, rows, wanted, model_.graph.keys);
+    in.keep_logits = false;
     return in;
   }
   OneStream all_rows(const std::vector<int32_t>& wanted) const {
-    std::vector<int32_t> rows(tokens_.size());
-    std::iota(rows.begin(), rows.end(), 0);
-    return inputs(rows, wanted);
+    return inputs(ascending(0, static_cast<int32_t>(tokens_.size())), wanted);
   }
   Status run(const OneStream& in) { return run_one(*executor_, in, *kv_, out_); }
   void expect_error(const Status& status, const std::string& what) {

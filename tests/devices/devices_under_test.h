@@ -1,5 +1,7 @@
 // Every device that the conformance tests run, and how each is opened over a small model.
 #pragma once
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -91,5 +93,13 @@ inline std::string absent(const DeviceUnderTest& device) {
     if (const auto found = describe_cuda(); !found) return "not run: " + found.error().message;
   return "";
 }
+
+// A test on one of all_devices(), where that is here.
+class OnDevice : public testing::TestWithParam<DeviceUnderTest> {
+ protected:
+  void SetUp() override {
+    if (const std::string why = absent(GetParam()); !why.empty()) GTEST_SKIP() << why;
+  }
+};
 
 }  // namespace llada

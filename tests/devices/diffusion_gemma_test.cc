@@ -17,6 +17,7 @@
 #include "formats/temp_folder.h"
 #include "geometry/tiny_gemma.h"
 #include "models/model_graph.h"
+#include "must.h"
 #include "sched/executor.h"
 #include "tensor/quantize.h"
 
@@ -105,11 +106,8 @@ SmallModel small_model(const ModelFile& file, std::optional<DType> type = {}, bo
   return m;
 }
 
-class DiffusionGemmaOn : public testing::TestWithParam<DeviceUnderTest> {
+class DiffusionGemmaOn : public OnDevice {
  protected:
-  void SetUp() override {
-    if (const std::string why = absent(GetParam()); !why.empty()) GTEST_SKIP() << why;
-  }
   void TearDown() override { kv_.reset(); }
 
   void open(SmallModel m) {
@@ -117,17 +115,8 @@ class DiffusionGemmaOn : public testing::TestWithParam<DeviceUnderTest> {
     executor_.reset();
     model_ = std::move(m);
     device_ = *GetParam().open(model_);
-    executor_.emplace(*device_, [&](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-      auto program = std::make_shared<Program>(*model_.graph.program(shape));
-      LLADA_TRY_STATUS(verify(*program, model_.graph.weights));
-      return program;
-    });
-    kv_.emplace(*KvStore::create({.layers = model_.graph.layers,
-                                  .sequences = 1,
-                                  .kv_heads = model_.graph.kv_heads,
-                                  .head_dim = model_.graph.head_dim,
-                                  .positions = 64,
-                                  .by_layer = model_.graph.kv_by_layer}));
+    executor_.emplace(*device_, forwards_of(model_.graph));
+    kv_.emplace(store_of(model_.graph, 64));
   }
 
   Status encode(const std::vector<int32_t>& tokens, int32_t begin) {
@@ -204,13 +193,10 @@ double worst(const std::vector<float>& a, const std::vector<float>& b) {
 TEST_P(DiffusionGemmaOn, LogitsAreThoseOfItsClass) {
   const Golden golden = load_golden();
   for (const char* name : {"model.gguf", "folder"}) {
-    const auto file = ModelFile::open(kMade + name);
-    ASSERT_TRUE(file) << file.error().message;
+    const auto file = must(ModelFile::open(kMade + name));
     open(small_model(*file));
     if (const std::string line = refusal(GetParam().name); !line.empty()) {
-      const auto status = encode(golden.prompt, 0);
-      ASSERT_FALSE(status);
-      EXPECT_EQ(status.error().message, line);
+      EXPECT_EQ(why_not(encode(golden.prompt, 0)), line);
       return;
     }
     each_pass(golden, [&](const std::vector<float>& got, const GoldenPass& pass) {
@@ -238,8 +224,7 @@ TEST_P(DiffusionGemmaOn, ACanvasLeavesNoTrace) {
 TEST_P(DiffusionGemmaOn, QuantizedWeights) {
   if (!refusal(GetParam().name).empty()) GTEST_SKIP() << "is refused";
   const Golden golden = load_golden();
-  const auto file = ModelFile::open(kMade + "model.gguf");
-  ASSERT_TRUE(file) << file.error().message;
+  const auto file = must(ModelFile::open(kMade + "model.gguf"));
   const auto logits = [&](std::optional<DType> type) {
     SmallModel m = small_model(*file, type);
     m.config.experts_used = m.config.experts;
@@ -264,8 +249,7 @@ TEST_P(DiffusionGemmaOn, QuantizedWeights) {
 TEST_P(DiffusionGemmaOn, AMixOfTypesComputesWhatItStandsFor) {
   if (!refusal(GetParam().name).empty()) GTEST_SKIP() << "is refused";
   const TempFolder folder;
-  const auto file = ModelFile::open(write_tiny_gemma(folder / "mix.gguf", DType::Q4_K));
-  ASSERT_TRUE(file) << file.error().message;
+  const auto file = must(ModelFile::open(write_tiny_gemma(folder / "mix.gguf", DType::Q4_K)));
   std::set<DType> types;
   for (const auto& entry : file->tensors())
     if (entry.view.shape.rank > 1 && traits(entry.view.type).quantized) types.insert(entry.view.type);

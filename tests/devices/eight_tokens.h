@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -13,16 +12,7 @@
 
 namespace llada {
 
-inline OneStream eight_tokens() {
-  OneStream in;
-  in.tokens = {3, 1, 4, 1, 5, 9, 2, 6};
-  in.positions.resize(in.tokens.size());
-  std::iota(in.positions.begin(), in.positions.end(), 0);
-  in.spans = {{0, 8, 0, 8}};
-  in.wanted = {2, 5};
-  in.keep_logits = true;
-  return in;
-}
+inline OneStream eight_tokens() { return step_of({3, 1, 4, 1, 5, 9, 2, 6}, ascending(0, 8), {2, 5}); }
 
 // The logits, by a program for plain_shape(8, 2) that is submitted in runs of so many ops.
 inline std::vector<float> logits_of_eight_tokens(Device& device, const std::shared_ptr<const Program>& program,

@@ -264,25 +264,14 @@ TEST(MixtureLayers, EveryPartIsOptional) {
       {"all dimensions rotate", varied([](auto& c) { c.rotary_dims = 16; })},
       {"blocks of one", varied([](auto& c) { c.attention_block = 1; })},
       {"one block", varied([](auto& c) { c.attention_block = 64; })}};
-  std::vector<int32_t> tokens;
-  for (uint64_t p = 0; p < 19; ++p) tokens.push_back(static_cast<int32_t>(uniform(5, p, 0, 0) * 64));
+  const std::vector<int32_t> tokens = random_tokens(19, 64);
   for (const auto& [what, config] : cases) {
     const SmallModel m = make_small_model(DType::F32, config);
     auto device = *make_cpu_device({.threads = 2, .isa = ""}, m.graph.weights, m.views, {});
     Executor executor(*device, forwards_of(m.graph));
-    KvStore kv = std::move(*KvStore::create(
-        {.layers = 3, .sequences = 1, .kv_heads = 2, .head_dim = 16, .positions = 64, .type = DType::F32}));
-    OneStream in;
-    in.tokens = tokens;
-    in.positions.resize(tokens.size());
-    std::iota(in.positions.begin(), in.positions.end(), 0);
-    in.wanted = in.positions;
-    in.spans = {{0, 19, 0, 19}};
-    in.keep_logits = true;
-    in.rule = m.graph.keys;
+    KvStore kv = store_of(m.graph, 64);
     OneResult out;
-    const auto status = run_one(executor, in, kv, out);
-    ASSERT_TRUE(status) << status.error().message;
+    must(run_one(executor, step_of(tokens, ascending(0, 19), ascending(0, 19), m.graph.keys), kv, out));
     const Rows expected = reference_forward(m, tokens);
     double worst = 0;
     for (size_t p = 0; p < tokens.size(); ++p)
@@ -298,18 +287,10 @@ TEST(MixtureLayers, ASharedExpertGivesTheSameBesideTheOthersAndApart) {
   for (const DType type : {DType::F32, DType::Q8_0}) {
     const SmallModel m = make_small_model(type, config);
     const auto program = std::make_shared<const Program>(m.graph.forward(plain_shape(19, 17)));
-    OneStream in;
-    for (uint64_t p = 0; p < 19; ++p) in.tokens.push_back(static_cast<int32_t>(uniform(5, p, 0, 0) * 64));
-    in.positions.resize(19);
-    std::iota(in.positions.begin(), in.positions.end(), 0);
-    in.wanted.assign(in.positions.begin() + 2, in.positions.end());
-    in.spans = {{0, 19, 0, 19}};
-    in.keep_logits = true;
-    in.rule = m.graph.keys;
+    const OneStream in = step_of(random_tokens(19, 64), ascending(0, 19), ascending(2, 19), m.graph.keys);
     const auto logits = [&](int threads, size_t ops_per_run) {
       auto device = *make_cpu_device({.threads = threads, .isa = ""}, m.graph.weights, m.views, {});
-      KvStore kv = std::move(*KvStore::create(
-          {.layers = 3, .sequences = 1, .kv_heads = 2, .head_dim = 16, .positions = 64, .type = DType::F32}));
+      KvStore kv = store_of(m.graph, 64);
       const StepInputs step = in.over(kv);
       StepOutputs out;
       const size_t ops = program->ops.size();

@@ -1,15 +1,15 @@
 // Every device over models of other shapes (geometry/peaked_model.h): tied heads, heads of 64 and 128,
 // grouped K/V, a feed-forward that is no multiple of 256, 100,000 logits. Against the forward in double
 // arithmetic over the same stored weights.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 #include <span>
 
 #include "devices_under_test.h"
 #include "geometry/peaked_model.h"
+#include "must.h"
 #include "one_stream.h"
 #include "sched/executor.h"
 #include "small_model.h"
@@ -19,37 +19,17 @@ namespace {
 
 bool quick() { return std::getenv("LLADA_TEST_QUICK") != nullptr; }
 
-class GeometryConformance : public testing::TestWithParam<DeviceUnderTest> {
+class GeometryConformance : public OnDevice {
  protected:
-  void SetUp() override {
-    if (const std::string why = absent(GetParam()); !why.empty()) GTEST_SKIP() << why;
-  }
   // Logits of the wanted positions of one forward over all tokens.
   static std::vector<float> logits(const SmallModel& m, const std::vector<int32_t>& tokens,
                                    const std::vector<int32_t>& wanted, DType kv_type) {
-    auto device = GetParam().open(m);
-    if (!device) throw std::runtime_error(device.error().message);
+    auto device = must(GetParam().open(m));
     Executor executor(**device, forwards_of(m.graph));
     const auto n = static_cast<int32_t>(tokens.size());
-    auto kv = KvStore::create({.layers = m.graph.layers,
-                               .sequences = 1,
-                               .kv_heads = m.graph.kv_heads,
-                               .head_dim = m.graph.head_dim,
-                               .positions = n,
-                               .type = kv_type},
-                              [&](int64_t bytes) { return (*device)->allocate(bytes); });
-    if (!kv) throw std::runtime_error(kv.error().message);
-    OneStream in{.tokens = tokens,
-                 .positions = {},
-                 .spans = {{0, n, 0, n}},
-                 .wanted = wanted,
-                 .sampling = {},
-                 .keep_logits = true,
-                 .rule = m.graph.keys};
-    in.positions.resize(tokens.size());
-    std::iota(in.positions.begin(), in.positions.end(), 0);
+    KvStore kv = store_of(m.graph, n, kv_type, device->get());
     OneResult out;
-    if (const auto status = run_one(executor, in, *kv, out); !status) throw std::runtime_error(status.error().message);
+    must(run_one(executor, step_of(tokens, ascending(0, n), wanted, m.graph.keys), kv, out));
     return out.logits;
   }
 };
@@ -118,14 +98,12 @@ TEST(CpuWeights, AProductWithWhatIsKeptForPickingRowsIsAnError) {
   m.graph.weights[m.index("token_embd.weight")].multiplied = false;
   auto device = *make_cpu_device({.threads = 1, .isa = best.isa}, m.graph.weights, m.views, {});
   const auto program = std::make_shared<const Program>(m.graph.forward(plain_shape(1, 1)));
-  auto kv = *KvStore::create({.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 4});
-  OneStream in{.tokens = {3}, .positions = {0}, .spans = {{0, 1, 0, 1}}, .wanted = {0}, .sampling = {}, .rule = {}};
-  const StepInputs step = in.over(kv);
+  KvStore kv = store_of(m.graph, 4);
+  const StepInputs step = step_of({3}, {0}, {0}).over(kv);
   StepOutputs out;
-  const auto ticket =
-      device->submit({.program = program, .first = 0, .last = program->ops.size(), .inputs = &step, .outputs = &out});
-  ASSERT_FALSE(ticket);
-  EXPECT_NE(ticket.error().message.find("loaded to pick rows from"), std::string::npos) << ticket.error().message;
+  EXPECT_THAT(why_not(device->submit(
+                  {.program = program, .first = 0, .last = program->ops.size(), .inputs = &step, .outputs = &out})),
+              testing::HasSubstr("loaded to pick rows from"));
 }
 
 // labels: -threads, device native for hexagon cuda_emulated cuda_tensor_emulated, native for cpu_scalar sim_sm8 sim_v81

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <numeric>
 
 #include "devices/cpu/cpu_device.h"
 #include "kernels/kernels.h"
@@ -39,18 +38,14 @@ class LongAttention : public testing::Test {
       device = std::move(*make_cpu_device({.threads = threads, .isa = "", .exact_attention = exact},
                                           model_->graph.weights, model_->views, {}));
       executor = std::make_unique<Executor>(*device, forwards_of(model_->graph));
-      kv = std::make_unique<KvStore>(*KvStore::create(
-          {.layers = 1, .sequences = 1, .kv_heads = 1, .head_dim = 64, .positions = kPositions, .type = type}));
+      kv = std::make_unique<KvStore>(store_of(model_->graph, kPositions, type));
     }
 
     // The first of `wanted` rows' logits.
     std::vector<float> run(const std::vector<int32_t>& positions, const std::vector<int32_t>& tokens,
                            bool trial = false) {
-      OneStream in;
-      for (const int32_t p : positions) in.positions.push_back(p), in.tokens.push_back(tokens[static_cast<size_t>(p)]);
-      in.spans = {{0, static_cast<int32_t>(positions.size()), 0, static_cast<int32_t>(kPositions), trial}};
-      in.wanted = {static_cast<int32_t>(positions.size()) - 1};
-      in.keep_logits = true;
+      OneStream in = step_of(tokens, positions, {static_cast<int32_t>(positions.size()) - 1});
+      in.spans[0].trial = trial;
       OneResult out;
       const auto status = run_one(*executor, in, *kv, out);
       EXPECT_TRUE(status) << status.error().message;
@@ -58,11 +53,7 @@ class LongAttention : public testing::Test {
     }
   };
 
-  static std::vector<int32_t> all() {
-    std::vector<int32_t> rows(kPositions);
-    std::iota(rows.begin(), rows.end(), 0);
-    return rows;
-  }
+  static std::vector<int32_t> all() { return ascending(0, kPositions); }
   static std::vector<int32_t> tokens(uint64_t seed) {
     std::vector<int32_t> t;
     for (int64_t p = 0; p < kPositions; ++p)

@@ -1,5 +1,6 @@
 // A step of one stream, as most tests write it: what its rows read is given per span, guidance by halves of `wanted`.
 #pragma once
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,25 @@ struct OneStream {
       step.predictions.push_back({p, guidance > 0 ? p + predictions : -1, guidance});
   }
 };
+
+inline std::vector<int32_t> ascending(int32_t first, int32_t last) {
+  std::vector<int32_t> all(static_cast<size_t>(last - first));
+  std::iota(all.begin(), all.end(), first);
+  return all;
+}
+
+// The rows of a canvas at these positions, which see all of it.
+inline OneStream step_of(const std::vector<int32_t>& canvas, const std::vector<int32_t>& positions,
+                         const std::vector<int32_t>& wanted, const KeyRule& rule = {}) {
+  OneStream in;
+  for (const int32_t p : positions) in.tokens.push_back(canvas[static_cast<size_t>(p)]);
+  in.positions = positions;
+  in.spans = {{0, static_cast<int32_t>(std::ssize(positions)), 0, static_cast<int32_t>(std::ssize(canvas))}};
+  in.wanted = wanted;
+  in.keep_logits = true;
+  in.rule = rule;
+  return in;
+}
 
 struct OneResult {
   std::vector<Prediction> predictions;

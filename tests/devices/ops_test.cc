@@ -1,8 +1,9 @@
 // What a device does not run it refuses by name, before anything runs.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "devices/op_table.h"
 #include "devices_under_test.h"
+#include "must.h"
 #include "sched/executor.h"
 #include "small_model.h"
 
@@ -14,17 +15,11 @@ Program of_one(OpKind kind) {
   return program;
 }
 
-class Ops : public testing::TestWithParam<DeviceUnderTest> {
- protected:
-  void SetUp() override {
-    if (const std::string why = absent(GetParam()); !why.empty()) GTEST_SKIP() << why;
-  }
-};
+class Ops : public OnDevice {};
 
 TEST_P(Ops, EveryKindIsRunOrRefusedByName) {
   const SmallModel m = make_small_model(DType::Q8_0, small_config());
-  auto device = GetParam().open(m);
-  ASSERT_TRUE(device) << device.error().message;
+  auto device = must(GetParam().open(m));
   for (int k = 0; k < kOpKindCount; ++k) {
     const auto kind = static_cast<OpKind>(k);
     if (const Status status = (*device)->supports(of_one(kind)); !status) {
@@ -42,8 +37,7 @@ TEST_P(Ops, EveryKindIsRunOrRefusedByName) {
 // Not in the middle of a run: the op stands behind others.
 TEST_P(Ops, AForwardThatIsRefusedNeverBegins) {
   const SmallModel m = make_small_model(DType::Q8_0, small_config());
-  auto device = GetParam().open(m);
-  ASSERT_TRUE(device) << device.error().message;
+  auto device = must(GetParam().open(m));
   Executor executor(**device, [&](StepShape shape) -> Result<std::shared_ptr<const Program>> {
     auto program = std::make_shared<Program>(m.graph.forward(shape));
     program->ops.back().kind = static_cast<OpKind>(kOpKindCount);
@@ -57,9 +51,7 @@ TEST_P(Ops, AForwardThatIsRefusedNeverBegins) {
                       .wanted = {0},
                       .predictions = {{.conditional = 0}}};
   StepOutputs out;
-  const Status status = executor.run(in, out);
-  ASSERT_FALSE(status);
-  EXPECT_NE(status.error().message.find("(unknown)"), std::string::npos) << status.error().message;
+  EXPECT_THAT(why_not(executor.run(in, out)), testing::HasSubstr("(unknown)"));
   for (const double ms : (*device)->take_phase_times()) EXPECT_EQ(ms, 0);
 }
 
@@ -71,9 +63,7 @@ TEST(OpTable, NamesTheFirstOpWithoutHandler) {
   EXPECT_EQ(table[OpKind::add](1), 2);
   EXPECT_EQ(table[OpKind::rope], nullptr);
   EXPECT_TRUE(table.covers(of_one(OpKind::add), "toy"));
-  const Status status = table.covers(of_one(OpKind::rope), "toy");
-  ASSERT_FALSE(status);
-  EXPECT_EQ(status.error().message, "toy: op 1 (rope) is not supported by this device");
+  EXPECT_EQ(why_not(table.covers(of_one(OpKind::rope), "toy")), "toy: op 1 (rope) is not supported by this device");
 }
 
 }  // namespace

@@ -2,10 +2,9 @@
 // is not the model's refused with a line that says why.
 #include "devices/cpu/packed_weights.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -13,6 +12,7 @@
 #include "devices/cpu/cpu_device.h"
 #include "eight_tokens.h"
 #include "formats/temp_folder.h"
+#include "must.h"
 #include "small_model.h"
 
 namespace llada {
@@ -72,8 +72,7 @@ TEST(PackedWeights, GiveTheSameLogitsAndTheStoredMatricesAreNotRead) {
         const std::string path = folder.path() + "/small.packed";
         const Status written = write(path, kernels::packed_layout(*table), m);
         ASSERT_TRUE(written) << written.error().message;
-        const auto packed = open(path, kernels::packed_layout(*table), m);
-        ASSERT_TRUE(packed) << packed.error().message;
+        const auto packed = must(open(path, kernels::packed_layout(*table), m));
         ThreadPool pool(2);
         EXPECT_TRUE((*packed)->verify(pool));
         size_t found = 0;
@@ -110,8 +109,7 @@ TEST(PackedWeights, AnIndexThatIsNotTheModelsIsRefused) {
     const std::string path = folder.path() + "/small.packed";
     ASSERT_TRUE(write(path, kernels::packed_layout(*table), m));
     const std::vector<std::byte> whole = bytes_of(path);
-    const auto index = parse_packed_file(whole, path);
-    ASSERT_TRUE(index);
+    const auto index = must(parse_packed_file(whole, path));
     const uint64_t index_at = whole.size() - packed_index_bytes(*index, 0).size();
     const uint64_t last = index->matrices.size() - 1;
     const std::vector<Refusal> refusals = {
@@ -157,8 +155,7 @@ TEST(PackedWeights, AFileThatIsShorterOrOtherwiseDamagedIsRefused) {
   if (tables.empty()) GTEST_SKIP() << "not run: nothing is packed here";
   ASSERT_TRUE(write(path, tables[0]->isa, m));
   const std::vector<std::byte> whole = bytes_of(path);
-  const auto index = parse_packed_file(whole, path);
-  ASSERT_TRUE(index);
+  const auto index = must(parse_packed_file(whole, path));
   const size_t tail = packed_index_bytes(*index, 0).size();
   for (size_t size = 0; size < whole.size(); size += size + 2 * tail < whole.size() ? 4093 : 1)
     EXPECT_FALSE(parse_packed_file(std::span(whole).first(size), path)) << size;
@@ -241,9 +238,8 @@ TEST(PackedWeightsDeathTest, AKilledProcessLeavesNothingHalf) {
 TEST(PackedWeights, AModelThatNeedsNoneIsAnError) {
   const TempFolder folder;
   const SmallModel m = make_small_model(DType::F32, small_config());
-  const Status written = write(folder.path() + "/small.packed", "scalar", m);
-  ASSERT_FALSE(written);
-  EXPECT_NE(written.error().message.find("no weight of the model is packed for scalar"), std::string::npos);
+  EXPECT_THAT(why_not(write(folder.path() + "/small.packed", "scalar", m)),
+              testing::HasSubstr("no weight of the model is packed for scalar"));
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
 

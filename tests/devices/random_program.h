@@ -4,7 +4,6 @@
 #pragma once
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -2,8 +2,6 @@
 // pairing. One table for all, or one that is lost and made anew at every op, is what a device might do.
 #include <gtest/gtest.h>
 
-#include <numeric>
-
 #include "devices/cpu/cpu_device.h"
 #include "devices/cuda/cuda_device.h"
 #include "devices/value_plan.h"
@@ -65,8 +63,7 @@ std::vector<Opened> devices(const SmallModel& m) {
 }
 
 TEST(Rotary, LayersMayRotateInDifferentWays) {
-  std::vector<int32_t> tokens;
-  for (uint64_t p = 0; p < 19; ++p) tokens.push_back(static_cast<int32_t>(uniform(5, p, 0, 0) * 200));
+  const std::vector<int32_t> tokens = random_tokens(19, 200);
   for (const auto change : {second_geometry, other_angles}) {
     ModelConfig config = small_config(RopePairing::half_split, 2);
     config.vocab = 200;
@@ -79,35 +76,20 @@ TEST(Rotary, LayersMayRotateInDifferentWays) {
         LLADA_TRY_STATUS(verify(*program, m.graph.weights));
         return program;
       });
-      auto kv = KvStore::create(
-          {.layers = 3, .sequences = 1, .kv_heads = 2, .head_dim = 16, .positions = 64, .type = DType::F32},
-          [&](int64_t bytes) { return device->allocate(bytes); });
-      ASSERT_TRUE(kv);
-      OneStream in;
-      in.tokens = tokens;
-      in.positions.resize(19);
-      std::iota(in.positions.begin(), in.positions.end(), 0);
-      in.spans = {{0, 19, 0, 19}};
-      in.wanted = in.positions;
-      in.keep_logits = true;
+      KvStore kv = store_of(m.graph, 64, DType::F32, device.get());
       OneResult out;
-      const auto status = run_one(executor, in, *kv, out);
+      const auto status = run_one(executor, step_of(tokens, ascending(0, 19), ascending(0, 19)), kv, out);
       ASSERT_TRUE(status) << name << ": " << status.error().message;
       double worst = 0;
       for (size_t p = 0; p < 19; ++p)
         for (size_t t = 0; t < 200; ++t) worst = std::max(worst, std::fabs(out.logits[p * 200 + t] - expected[p][t]));
       EXPECT_LT(worst, 1e-4) << name;
       // The last rows alone, whose table starts at another position.
-      in.tokens.assign(tokens.begin() + 15, tokens.end());
-      in.positions = {15, 16, 17, 18};
-      in.spans = {{0, 4, 0, 19}};
-      in.wanted = {1, 3};
       OneResult part;
-      ASSERT_TRUE(run_one(executor, in, *kv, part)) << name;
+      ASSERT_TRUE(run_one(executor, step_of(tokens, {15, 16, 17, 18}, {1, 3}), kv, part)) << name;
       EXPECT_EQ(std::vector<float>(part.logits.begin() + 200, part.logits.end()),
                 std::vector<float>(out.logits.begin() + 18 * 200, out.logits.end()))
           << name;
-      kv = std::unexpected(Error{});  // its memory is the device's
     }
   }
 }

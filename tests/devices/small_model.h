@@ -3,10 +3,7 @@
 #pragma once
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -14,6 +11,7 @@
 #include "geometry/reference_forward.h"
 #include "graph/program.h"
 #include "models/model_graph.h"
+#include "must.h"
 #include "sched/executor.h"
 #include "tensor/quantize.h"
 #include "tensor/view.h"
@@ -89,10 +87,32 @@ inline SmallModel make_small_model(DType type, const ModelConfig& config) {
   return m;
 }
 
+inline std::vector<int32_t> random_tokens(int64_t count, int64_t vocab) {
+  std::vector<int32_t> tokens;
+  for (int64_t p = 0; p < count; ++p)
+    tokens.push_back(static_cast<int32_t>(uniform(5, static_cast<uint64_t>(p), 0, 0) * static_cast<double>(vocab)));
+  return tokens;
+}
+
+// Keys and values of a model; in the device's memory where one is given.
+inline KvStore store_of(const ModelGraph& graph, int64_t positions, DType type = DType::F32, Device* device = nullptr,
+                        int sequences = 1) {
+  const auto allocate = [&](int64_t bytes) { return device->allocate(bytes); };
+  return *must(KvStore::create({.layers = graph.layers,
+                                .sequences = sequences,
+                                .kv_heads = graph.kv_heads,
+                                .head_dim = graph.head_dim,
+                                .positions = positions,
+                                .type = type,
+                                .by_layer = graph.kv_by_layer},
+                               device != nullptr ? Allocator(allocate) : Allocator()));
+}
+
 // The forwards of a model, each verified: what an executor asks for. The graph outlives it.
 inline Executor::Build forwards_of(const ModelGraph& graph) {
   return [&graph](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-    auto program = std::make_shared<Program>(graph.forward(shape));
+    LLADA_TRY(Program built, graph.program(shape));
+    auto program = std::make_shared<Program>(std::move(built));
     LLADA_TRY_STATUS(verify(*program, graph.weights));
     return program;
   };

@@ -1,11 +1,11 @@
 // Rows of several requests in one forward: each gives bit for bit what it gives alone, on every device.
-#include <algorithm>
 #include <cstring>
 #include <memory>
 #include <numeric>
 #include <vector>
 
 #include "devices_under_test.h"
+#include "must.h"
 #include "one_stream.h"
 #include "small_model.h"
 
@@ -30,17 +30,12 @@ void expect_scores_of_logits(const OneStream& step, const OneResult& kept, const
   }
 }
 
-class Streams : public testing::TestWithParam<DeviceUnderTest> {
+class Streams : public OnDevice {
  protected:
-  void SetUp() override {
-    if (const std::string why = absent(GetParam()); !why.empty()) GTEST_SKIP() << why;
-  }
   void open(DType type, const ModelConfig& config) {
     requests_.clear();  // their memory is of the device before
     model_ = make_small_model(type, config);
-    auto device = GetParam().open(model_);
-    ASSERT_TRUE(device) << device.error().message;
-    device_ = std::move(*device);
+    device_ = *must(GetParam().open(model_));
     executor_ = std::make_unique<Executor>(*device_, forwards_of(model_.graph));
   }
 
@@ -70,17 +65,8 @@ class Streams : public testing::TestWithParam<DeviceUnderTest> {
                    DType type, const KeyRule& rule) {
     const auto number = static_cast<uint64_t>(requests_.size());
     Request r;
-    auto store = KvStore::create({.layers = model_.graph.layers,
-                                  .sequences = 2,
-                                  .kv_heads = model_.graph.kv_heads,
-                                  .head_dim = model_.graph.head_dim,
-                                  .positions = keys + 3,
-                                  .type = type},
-                                 [this](int64_t bytes) { return device_->allocate(bytes); });
-    ASSERT_TRUE(store) << store.error().message;
-    r.kv = std::make_unique<KvStore>(std::move(*store));
-    std::vector<int32_t> all(static_cast<size_t>(keys));
-    std::iota(all.begin(), all.end(), 0);
+    r.kv = std::make_unique<KvStore>(store_of(model_.graph, keys + 3, type, device_.get(), 2));
+    const std::vector<int32_t> all = ascending(0, keys);
     const auto tokens_of = [&](const std::vector<int32_t>& rows, uint64_t sequence, uint64_t salt) {
       std::vector<int32_t> tokens;
       for (const int32_t p : rows) tokens.push_back(token(number + salt, p, sequence));
@@ -91,8 +77,7 @@ class Streams : public testing::TestWithParam<DeviceUnderTest> {
     for (int32_t s = 0; s < 2; ++s)
       add_rows(whole, all, tokens_of(all, static_cast<uint64_t>(s), 0), {}, s, keys, false);
     OneResult out;
-    const auto filled = run_one(*executor_, whole, *r.kv, out);
-    ASSERT_TRUE(filled) << filled.error().message;
+    const auto filled = must(run_one(*executor_, whole, *r.kv, out));
     r.step.rule = rule;
     r.step.guidance = guidance;
     r.step.keep_logits = number % 3 != 1;
@@ -117,8 +102,7 @@ class Streams : public testing::TestWithParam<DeviceUnderTest> {
   void run_alone() {
     for (Request& r : requests_) {
       const auto saved = everything(*r.kv);
-      const auto status = run_one(*executor_, r.step, *r.kv, r.alone);
-      ASSERT_TRUE(status) << status.error().message;
+      const auto status = must(run_one(*executor_, r.step, *r.kv, r.alone));
       r.kv->put_back(saved);
     }
   }
@@ -138,8 +122,7 @@ class Streams : public testing::TestWithParam<DeviceUnderTest> {
       before.push_back(everything(*r.kv));
     }
     StepOutputs out;
-    const auto status = executor_->run(step, out);
-    ASSERT_TRUE(status) << status.error().message;
+    const auto status = must(executor_->run(step, out));
     size_t at = 0;
     ASSERT_EQ(out.logits.size(), order.size());
     for (size_t s = 0; s < order.size(); ++s) {
@@ -211,8 +194,7 @@ TEST_P(Streams, OneThatReadsDamagedNumbersIsAloneWithThem) {
   }
   StepOutputs out;
   std::vector<Status> streams;
-  const auto status = executor_->run(step, out, &streams);
-  ASSERT_TRUE(status) << status.error().message;
+  const auto status = must(executor_->run(step, out, &streams));
   ASSERT_EQ(streams.size(), 3u);
   ASSERT_FALSE(streams[0]);
   EXPECT_EQ(streams[0].error().kind, ErrorKind::data) << streams[0].error().message;
@@ -242,12 +224,9 @@ TEST(LongStreams, ScoresOfLargeVocabularies) {
       const auto device =
           *make_cpu_device({.threads = threads, .isa = table->isa}, model.graph.weights, model.views, {});
       Executor executor(*device, forwards_of(model.graph));
-      KvStore kv = *KvStore::create(
-          {.layers = 1, .sequences = 1, .kv_heads = 2, .head_dim = 16, .positions = 8, .type = DType::F16});
-      OneStream step;
-      for (int32_t p = 0; p < 5; ++p) step.tokens.push_back(p * 11'000), step.positions.push_back(p);
-      step.spans = {{0, 5, 0, 5}};
-      step.wanted = {0, 2, 3};
+      KvStore kv = store_of(model.graph, 8, DType::F16);
+      OneStream step = step_of({0, 11'000, 22'000, 33'000, 44'000}, ascending(0, 5), {0, 2, 3});
+      step.keep_logits = false;
       step.sampling.temperature = 0.8;
       step.reading = {&classes, 0.8};
       OneResult read, kept;
@@ -282,22 +261,15 @@ TEST(LongStreams, DigestsAreEachRequestsOwn) {
     std::vector<OneStream> steps;
     std::vector<OneResult> alone;
     for (const auto& [keys, rule] : requests) {
-      stores.push_back(std::make_unique<KvStore>(*KvStore::create(
-          {.layers = 1, .sequences = 1, .kv_heads = 1, .head_dim = 64, .positions = keys, .type = DType::F16})));
-      OneStream whole;
-      for (int32_t p = 0; p < keys; ++p)
-        whole.tokens.push_back((p * 7 + keys) % static_cast<int32_t>(config.vocab)), whole.positions.push_back(p);
-      whole.spans = {{0, keys, 0, keys}};
-      whole.rule = rule;
+      stores.push_back(std::make_unique<KvStore>(store_of(model.graph, keys, DType::F16)));
+      std::vector<int32_t> before, tokens;
+      for (int32_t p = 0; p < keys; ++p) {
+        before.push_back((p * 7 + keys) % static_cast<int32_t>(config.vocab));
+        tokens.push_back((p * 3 + 1) % static_cast<int32_t>(config.vocab));
+      }
       OneResult out;
-      ASSERT_TRUE(run_one(executor, whole, *stores.back(), out));
-      OneStream step;
-      for (int32_t p = keys - 40; p < keys; ++p)
-        step.tokens.push_back((p * 3 + 1) % static_cast<int32_t>(config.vocab)), step.positions.push_back(p);
-      step.spans = {{0, 40, 0, keys}};
-      step.wanted = {0, 17, 39};
-      step.keep_logits = true;
-      step.rule = rule;
+      ASSERT_TRUE(run_one(executor, step_of(before, ascending(0, keys), {}, rule), *stores.back(), out));
+      OneStream step = step_of(tokens, ascending(keys - 40, keys), {0, 17, 39}, rule);
       alone.emplace_back();
       ASSERT_TRUE(run_one(executor, step, *stores.back(), alone.back()));
       steps.push_back(std::move(step));

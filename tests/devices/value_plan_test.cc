@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
-#include <memory>
 
 #include "devices/cpu/cpu_device.h"
+#include "must.h"
 #include "one_stream.h"
 #include "sched/executor.h"
 #include "sched/memory_runtime.h"
@@ -86,8 +86,7 @@ TEST(ValuePlan, OnlyValuesOfOtherTimesShareBytes) {
 // of that program: results are those of an executor and a device that have seen nothing else.
 TEST(ValuePlan, TheLastShapesAreKept) {
   const SmallModel model = make_small_model(DType::Q8_0, small_config());
-  const auto device = make_cpu_device({.threads = 1, .isa = {}}, model.graph.weights, model.views, {});
-  ASSERT_TRUE(device) << device.error().message;
+  const auto device = must(make_cpu_device({.threads = 1, .isa = {}}, model.graph.weights, model.views, {}));
   std::map<int32_t, int> builds;  // by rows
   const auto build = forwards_of(model.graph);
   Executor executor(**device, [&](StepShape shape) {
@@ -95,16 +94,11 @@ TEST(ValuePlan, TheLastShapesAreKept) {
     return build(shape);
   });
   const auto logits = [&](Executor& with, int32_t rows) {
-    KvStore kv = std::move(*KvStore::create(
-        {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 128, .type = DType::F32}));
-    OneStream step;
-    for (int32_t p = 0; p < rows; ++p) step.tokens.push_back((p * 37 + rows) % 1500), step.positions.push_back(p);
-    step.spans = {{0, rows, 0, rows}};
-    step.wanted = {rows - 1};
-    step.keep_logits = true;
+    KvStore kv = store_of(model.graph, 128);
+    std::vector<int32_t> tokens;
+    for (int32_t p = 0; p < rows; ++p) tokens.push_back((p * 37 + rows) % 1500);
     OneResult out;
-    const Status status = run_one(with, step, kv, out);
-    EXPECT_TRUE(status) << status.error().message;
+    must(run_one(with, step_of(tokens, ascending(0, rows), {rows - 1}), kv, out));
     return out.logits;
   };
   const auto most = static_cast<int32_t>(kRecentShapes);
@@ -121,8 +115,7 @@ TEST(ValuePlan, TheLastShapesAreKept) {
   std::vector<std::vector<float>> first;
   for (int32_t rows = 1; rows <= beyond; ++rows) first.push_back(logits(executor, rows));
   for (const int32_t rows : {1, 2, beyond / 2, beyond}) {
-    const auto fresh = (*device)->share(1);
-    ASSERT_TRUE(fresh);
+    const auto fresh = must((*device)->share(1));
     Executor alone(**fresh, build);
     const auto expected = logits(alone, rows);
     EXPECT_EQ(first[static_cast<size_t>(rows) - 1], expected) << rows;

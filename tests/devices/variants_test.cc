@@ -3,17 +3,17 @@
 // divided frequencies on a part of a head, a prompt that is encoded before its canvas.
 #include "geometry/variants.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
-#include <numeric>
 
 #include "base/random.h"
 #include "devices_under_test.h"
+#include "must.h"
 #include "one_stream.h"
 #include "sched/executor.h"
 #include "small_model.h"
@@ -57,11 +57,8 @@ std::vector<int32_t> some_tokens(int64_t vocab) {
   return tokens;
 }
 
-class Variants : public testing::TestWithParam<DeviceUnderTest> {
+class Variants : public OnDevice {
  protected:
-  void SetUp() override {
-    if (const std::string why = absent(GetParam()); !why.empty()) GTEST_SKIP() << why;
-  }
   void TearDown() override { kv_.reset(); }  // its memory is the device's
 
   // A device that does not sample all shapes says so by its name: an emulator takes seconds for each.
@@ -73,39 +70,13 @@ class Variants : public testing::TestWithParam<DeviceUnderTest> {
     kv_.reset();
     executor_.reset();
     model_ = std::move(m);
-    auto device = GetParam().open(model_);
-    ASSERT_TRUE(device) << device.error().message;
-    device_ = std::move(*device);
-    executor_.emplace(*device_, [&](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-      LLADA_TRY(auto built, model_.graph.program(shape));
-      auto program = std::make_shared<Program>(std::move(built));
-      LLADA_TRY_STATUS(verify(*program, model_.graph.weights));
-      return program;
-    });
-    auto kv = KvStore::create({.layers = model_.graph.layers,
-                               .sequences = 1,
-                               .kv_heads = model_.graph.kv_heads,
-                               .head_dim = model_.graph.head_dim,
-                               .positions = 64,
-                               .type = kv_type},
-                              [&](int64_t bytes) { return device_->allocate(bytes); });
-    ASSERT_TRUE(kv);
-    kv_.emplace(std::move(*kv));
+    device_ = *must(GetParam().open(model_));
+    executor_.emplace(*device_, forwards_of(model_.graph));
+    kv_.emplace(store_of(model_.graph, 64, kv_type, device_.get()));
   }
 
   OneStream rows(const std::vector<int32_t>& tokens, int32_t first, int32_t last, const KeyRule& rule) const {
-    OneStream in{.tokens = {tokens.begin() + first, tokens.begin() + last},
-                 .positions = {},
-                 .spans = {{0, last - first, 0, static_cast<int32_t>(tokens.size())}},
-                 .wanted = {},
-                 .sampling = {},
-                 .keep_logits = true,
-                 .rule = rule};
-    in.positions.resize(static_cast<size_t>(last - first));
-    std::iota(in.positions.begin(), in.positions.end(), first);
-    in.wanted.resize(static_cast<size_t>(last - first));
-    std::iota(in.wanted.begin(), in.wanted.end(), 0);
-    return in;
+    return step_of(tokens, ascending(first, last), ascending(0, last - first), rule);
   }
 
   std::vector<float> run(const OneStream& in) {
@@ -202,8 +173,7 @@ TEST_P(Variants, APromptIsEncodedAndItsCanvasDenoised) {
     StepInputs step = prompt.over(*kv_);
     step.pass = Pass::encode;
     StepOutputs out;
-    const auto status = executor_->run(step, out);
-    ASSERT_TRUE(status) << status.error().message;
+    const auto status = must(executor_->run(step, out));
     EXPECT_TRUE(out.predictions.empty());
     for (int again = 0; again < 2; ++again) {
       const Rows expected = reference_forward(model_, tokens);
@@ -221,9 +191,7 @@ TEST_P(Variants, AModelWithoutThePassSaysSo) {
   StepInputs step = prompt.over(*kv_);
   step.pass = Pass::encode;
   StepOutputs out;
-  const auto status = executor_->run(step, out);
-  ASSERT_FALSE(status);
-  EXPECT_EQ(status.error().message,
+  EXPECT_EQ(why_not(executor_->run(step, out)),
             "the model has no pass that encodes a prompt: it computes prompt and canvas together");
 }
 
@@ -250,10 +218,8 @@ TEST_P(Variants, KeysOutsideOfAWindowMayBeAnything) {
     EXPECT_EQ(run(some), before) << "cap " << cap;
     spoil(14);  // the first that the first row reads
     OneResult out;
-    const auto status = run_one(*executor_, some, *kv_, out);
-    ASSERT_FALSE(status) << "cap " << cap;
-    EXPECT_NE(status.error().message.find("the logits of position 20 are not finite"), std::string::npos)
-        << status.error().message;
+    EXPECT_THAT(why_not(run_one(*executor_, some, *kv_, out)),
+                testing::HasSubstr("the logits of position 20 are not finite"));
   }
 }
 
@@ -273,9 +239,8 @@ TEST_P(Variants, ACapHidesNoDamage) {
       }
       open(spoiled);
       OneResult out;
-      const auto status = run_one(*executor_, rows(some_tokens(300), 0, kTokens, {}), *kv_, out);
-      ASSERT_FALSE(status) << name << " " << bad;
-      EXPECT_NE(status.error().message.find("finite"), std::string::npos) << status.error().message;
+      EXPECT_THAT(why_not(run_one(*executor_, rows(some_tokens(300), 0, kTokens, {}), *kv_, out)),
+                  testing::HasSubstr("finite"));
     }
   }
 }
@@ -286,26 +251,14 @@ TEST(SimulatedWindows, CostLess) {
     const SmallModel plain = make_small_model(DType::F32, small_config());
     const SmallModel m = in_variant(plain, variant);
     const auto device = std::move(*open_sim("sm8750-paper", m));
-    Executor executor(*device, [&](StepShape shape) -> Result<std::shared_ptr<const Program>> {
-      return std::make_shared<const Program>(m.graph.forward(shape));
-    });
-    auto kv = KvStore::create(
-        {.layers = 3, .sequences = 1, .kv_heads = 4, .head_dim = 16, .positions = 64, .type = DType::F32},
-        [&](int64_t bytes) { return device->allocate(bytes); });
-    OneStream in{.tokens = std::vector<int32_t>(64, 5),
-                 .positions = {},
-                 .spans = {{0, 64, 0, 64}},
-                 .wanted = {},
-                 .sampling = {},
-                 .rule = {}};
-    in.positions.resize(64);
-    std::iota(in.positions.begin(), in.positions.end(), 0);
+    Executor executor(*device, forwards_of(m.graph));
+    KvStore kv = store_of(m.graph, 64, DType::F32, device.get());
+    OneStream in = step_of(std::vector<int32_t>(64, 5), ascending(0, 64), {});
     in.spans = {};
     for (int32_t r = 0; r < 64; r += 8) in.spans.push_back({r, 8, 0, 64});  // a span is as long as its longest row
     OneResult out;
-    EXPECT_TRUE(run_one(executor, in, *kv, out));
+    EXPECT_TRUE(run_one(executor, in, kv, out));
     const EmulatedStats spent = device->capabilities().clock->emulated();
-    kv = std::unexpected(Error{});
     return spent.npu_s + spent.cpu_s;
   };
   const double all = seconds({}), window = seconds({.windows = {{.before = 3, .after = 0}}});

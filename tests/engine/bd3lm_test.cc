@@ -23,11 +23,7 @@ const json& answers() {
 
 class Bd3lm : public testing::Test {
  protected:
-  void SetUp() override {
-    const auto model = Model::load(path_, {.threads = 2});
-    ASSERT_TRUE(model) << model.error().message;
-    model_ = *model;
-  }
+  void SetUp() override { model_ = *must(Model::load(path_, {.threads = 2})); }
   Generation generate(const json& answer, const decode::DecodeOptions& o) const {
     return upstream::generate(model_, answer, o);
   }
@@ -89,15 +85,14 @@ TEST_F(Bd3lm, WhatIsKeptIsWhatWouldBeComputed) {
 
 // The text of drafts that are verified causally is that of blocks of one token.
 TEST_F(Bd3lm, DraftsThatAreVerifiedChangeNoToken) {
-  const auto single = Model::load(path_, {.threads = 2, .overrides = {.attention_block = 1}});
-  ASSERT_TRUE(single) << single.error().message;
+  const auto single = must(Model::load(path_, {.threads = 2, .overrides = {.attention_block = 1}}));
   for (const json& answer : answers()) {
     decode::DecodeOptions o = by_schedule(answer, decode::KvChoice::block);
     o.steps = 0, o.acceptance = Acceptance::causal;
     const Generation verified = generate(answer, o);
     o.acceptance = Acceptance::threshold, o.block_length = 1;
-    const auto one = (*Session::create(*single, {}))->generate(answer["prompt"].get<std::vector<int32_t>>(), o, {});
-    ASSERT_TRUE(one) << one.error().message;
+    const auto one =
+        must((*Session::create(*single, {}))->generate(answer["prompt"].get<std::vector<int32_t>>(), o, {}));
     EXPECT_EQ(verified.tokens, one->tokens);
   }
 }
@@ -114,8 +109,7 @@ TEST_F(Bd3lm, AChainIsTheProductOfItsForwards) {
   const std::vector<int32_t> text = some_tokens(20, 5);
   for (const size_t length : {45, 64}) {
     const std::vector<int32_t> prompt = some_tokens(length);
-    const auto got = (*session)->score({prompt, {text, some_tokens(20, 6)}, {.method = ScoreMethod::chain}});
-    ASSERT_TRUE(got) << got.error().message;
+    const auto got = must((*session)->score({prompt, {text, some_tokens(20, 6)}, {.method = ScoreMethod::chain}}));
     for (size_t i = 0; i < text.size(); ++i) {
       std::vector<int32_t> canvas = prompt;
       canvas.insert(canvas.end(), text.begin(), text.begin() + static_cast<std::ptrdiff_t>(i));
@@ -136,12 +130,10 @@ TEST_F(Bd3lm, AScoreDoesNotKnowWhatWasKept) {
     const std::vector<int32_t> prompt = some_tokens(45), text = some_tokens(40, 5);
     ScoreRequest request{prompt, {text}, {.method = method, .groups = 40}};
     request.options.order.kv = decode::KvChoice::block;
-    const auto whole = (*session)->score(request);
-    ASSERT_TRUE(whole) << whole.error().message;
+    const auto whole = must((*session)->score(request));
     request.prompt.insert(request.prompt.end(), text.begin(), text.begin() + 32);
     request.continuations = {{text.begin() + 32, text.end()}};
-    const auto rest = (*session)->score(request);
-    ASSERT_TRUE(rest) << rest.error().message;
+    const auto rest = must((*session)->score(request));
     for (size_t i = 0; i < 8; ++i)
       EXPECT_EQ(whole->continuations[0].tokens[32 + i].log_probability,
                 rest->continuations[0].tokens[i].log_probability)

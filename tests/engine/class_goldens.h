@@ -10,6 +10,7 @@
 
 #include "engine/session.h"
 #include "formats/convert.h"
+#include "must.h"
 
 namespace llada::upstream {
 
@@ -32,9 +33,7 @@ class Converted {
 // answer: an object with `prompt`.
 inline Generation generate(const std::shared_ptr<const Model>& model, const nlohmann::json& answer,
                            const decode::DecodeOptions& o) {
-  auto got = (*Session::create(model, {}))->generate(answer["prompt"].get<std::vector<int32_t>>(), o, {});
-  if (!got) throw std::runtime_error(got.error().message);
-  return std::move(*got);
+  return *must((*Session::create(model, {}))->generate(answer["prompt"].get<std::vector<int32_t>>(), o, {}));
 }
 
 // The first tokens of `got`, which has whole blocks, are expected["tokens"].
@@ -53,8 +52,7 @@ inline void expect_logits(const std::shared_ptr<const Model>& model, const nlohm
     const auto rows = one["rows"].get<std::vector<std::vector<double>>>();
     std::vector<int32_t> positions;
     for (size_t i = ids.size() - rows.size(); i < ids.size(); ++i) positions.push_back(static_cast<int32_t>(i));
-    const auto got = (*session)->logits(ids, positions);
-    ASSERT_TRUE(got) << got.error().message;
+    const auto got = must((*session)->logits(ids, positions));
     double worst = 0;
     for (size_t i = 0; i < got->size(); ++i)
       worst = std::max(worst, std::fabs(static_cast<double>((*got)[i]) - rows[i / rows[0].size()][i % rows[0].size()]));

@@ -10,6 +10,7 @@
 #include "formats/family.h"
 #include "formats/temp_folder.h"
 #include "geometry/tiny_gemma.h"
+#include "must.h"
 
 namespace llada {
 namespace {
@@ -42,16 +43,13 @@ Preset small_model(const Family& family) {
 }
 
 std::vector<int32_t> ids_of(const std::string& path, const ModelConfig& c) {
-  const auto model = Model::load(path, {.threads = 1});
-  if (!model) throw std::runtime_error(model.error().message);
-  const auto session = Session::create(*model, {});
-  if (!session) throw std::runtime_error(session.error().message);
+  const auto model = must(Model::load(path, {.threads = 1}));
+  const auto session = must(Session::create(*model, {}));
   decode::DecodeOptions o;
   o.gen_length = 16, o.seed = 3, o.early_stop = decode::EarlyStop::none;
   if (c.gemma) o.denoising_steps = 3;
   if (c.attention_block > 0) o.block_length = c.attention_block;
-  const auto answer = (*session)->generate(std::vector<int32_t>{11, 37, 5, 90, 41, 8, 120}, o, {});
-  if (!answer) throw std::runtime_error(answer.error().message);
+  const auto answer = must((*session)->generate(std::vector<int32_t>{11, 37, 5, 90, 41, 8, 120}, o, {}));
   return answer->tokens;
 }
 
@@ -81,8 +79,7 @@ TEST_P(Conversions, AnswerAsTheirSource) {
   for (const DType type :
        {DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1}) {
     SCOPED_TRACE(traits(type).name);
-    const auto made = synthesize_file(source, {.preset = preset, .type = type}, {.threads = 1});
-    ASSERT_TRUE(made) << made.error().message;
+    const auto made = must(synthesize_file(source, {.preset = preset, .type = type}, {.threads = 1}));
     const std::vector<int32_t> expected = ids_of(source, preset.config);
     EXPECT_EQ(expected.size(), 16u);
     ASSERT_NO_FATAL_FAILURE(convert(type));
@@ -118,8 +115,7 @@ std::string with_number(std::string file, const std::string& key, float value) {
 TEST_P(Conversions, NumbersThatAreNotFollowedAreRefused) {
   const Preset preset = small_model(*GetParam());
   const TempFolder folder;
-  const auto made = synthesize_file(folder / "made.gguf", {.preset = preset, .type = DType::F16}, {.threads = 1});
-  ASSERT_TRUE(made) << made.error().message;
+  const auto made = must(synthesize_file(folder / "made.gguf", {.preset = preset, .type = DType::F16}, {.threads = 1}));
   const std::string file = *read_file(folder / "made.gguf");
   for (const std::string leaf :
        {"attention.clamp_kqv", "attention.max_alibi_bias", "attention.scale", "attn_logit_softcapping",
@@ -133,9 +129,8 @@ TEST_P(Conversions, NumbersThatAreNotFollowedAreRefused) {
     EXPECT_TRUE(summary.error().message.contains(followed ? "twice" : fmt::format("{} is 2.5", key)))
         << summary.error().message;
   }
-  const auto unknown =
-      inspect_model(folder.write("with.gguf", with_number(file, fmt::format("{}.novel", GetParam()->name), 2.5f)));
-  ASSERT_TRUE(unknown) << unknown.error().message;
+  const auto unknown = must(
+      inspect_model(folder.write("with.gguf", with_number(file, fmt::format("{}.novel", GetParam()->name), 2.5f))));
   EXPECT_EQ(std::ranges::count(unknown->config.notes, fmt::format("ignored metadata: {}.novel", GetParam()->name)), 1);
 }
 

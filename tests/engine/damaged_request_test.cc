@@ -8,6 +8,7 @@
 #include "devices/small_model.h"
 #include "failing/stub_device.h"
 #include "geometry/model_files.h"
+#include "must.h"
 #include "shared_forwards.h"
 
 namespace llada {
@@ -40,9 +41,7 @@ class DamagedRequest : public testing::TestWithParam<bool> {
     }
   }
   std::shared_ptr<const Model> open(const std::string& device) const {
-    auto model = Model::from_memory(in_memory(model_), {}, {.device = device, .threads = 1}, {});
-    if (!model) throw std::runtime_error(model.error().message);
-    return *model;
+    return *must(Model::from_memory(in_memory(model_), {}, {.device = device, .threads = 1}, {}));
   }
   static std::vector<Wanted> eight() {
     std::vector<Wanted> list;

@@ -14,7 +14,6 @@
 
 #include "engine/decide_answer.h"
 #include "engine/decide_canvases.h"
-#include "wire/decide_json.h"
 #include "engine/decide_prompt.h"
 #include "engine/engine.h"
 #include "engine/prompt.h"
@@ -24,6 +23,7 @@
 #include "golden.h"
 #include "label_tokens.h"
 #include "llada2_files.h"
+#include "wire/decide_json.h"
 
 namespace llada {
 namespace {
@@ -79,8 +79,7 @@ TEST(DecidePrompt, MoreThan26OptionsHaveNumbers) {
 
 TEST(LabelTrees, ALabelThatAnotherGoesOnBehindHasItsEndScored) {
   const std::vector<Ids> labels = {{7}, {7, 8}, {9, 8, 6}};
-  const auto tree = label_tree(labels, 99);
-  ASSERT_TRUE(tree);
+  const auto tree = must(label_tree(labels, 99));
   EXPECT_EQ(tree->width, 3);
   ASSERT_EQ(tree->nodes.size(), 4u) << "the root, behind 7, behind 9, behind 9 8";
   EXPECT_EQ(tree->nodes[0].tokens, (Ids{7, 9}));
@@ -110,7 +109,7 @@ TEST(DecideCanvases, TheTailEndsTheAnswerAndFillsTheBlock) {
   canvases = question_canvases(0, *tree, 15, ids);
   EXPECT_EQ(canvases[0].tail, (Ids{50})) << "nothing behind the block is seen";
   EXPECT_EQ(canvases[1].tail, (Ids{8, 50, 90, 91, 91, 91, 91, 91, 91}));
-  for (bool decode::SpecialIds::*kind :
+  for (bool decode::SpecialIds::* kind :
        {&decode::SpecialIds::causal_text, &decode::SpecialIds::decided_first, &decode::SpecialIds::prompt_ends_block}) {
     decode::SpecialIds behind = ids;
     behind.*kind = true;
@@ -218,26 +217,17 @@ class Decisions : public testing::TestWithParam<const char*> {
     folder_.clear();
   }
   void SetUp() override {
-    auto loaded = Model::load((folder_ / GetParam()).string(), {.isa = isa_from_environment(), .threads = 1});
-    ASSERT_TRUE(loaded) << loaded.error().message;
-    model_ = *loaded;
+    model_ = *must(Model::load((folder_ / GetParam()).string(), {.isa = isa_from_environment(), .threads = 1}));
   }
   const SmallModel& made() const { return made_[GetParam()]; }
   bool causal() const { return model_->special_ids().attention_block > 0; }
   bool counts_from_prompt() const { return model_->special_ids().behind(1).block_origin > 0; }
 
-  std::unique_ptr<Engine> engine(SchedulerOptions options = {}) const {
-    auto engine = Engine::create(model_, options);
-    if (!engine) throw std::runtime_error(engine.error().message);
-    return std::move(*engine);
-  }
+  std::unique_ptr<Engine> engine(SchedulerOptions options = {}) const { return *must(Engine::create(model_, options)); }
   DecideResult decide(const DecideRequest& request) const {
     const auto running = engine();
-    auto job = start_decide(model_, request);
-    if (!job) throw std::runtime_error(job.error().message);
-    const Result<DecideResult> result = running->submit_decide(std::move(*job))->wait();
-    if (!result) throw std::runtime_error(result.error().message);
-    return *result;
+    auto job = must(start_decide(model_, request));
+    return *must(running->submit_decide(std::move(*job))->wait());
   }
   // The definition, written down again: log-probability of a label behind a text, token by token, each read off one
   // forward over the whole canvas.
@@ -301,7 +291,7 @@ TEST_P(Decisions, EqualTheDefinition) {
     const std::string text = kState + "\n\n" + question_text(question, how);
     const auto reference = [this](auto... asked) { return by_reference(asked...); };
     const auto forward = [this](auto... asked) { return by_forward(asked...); };
-    for (size_t l = 0; l<labels.size(); l += question.options.size()> 20 ? 11 : 1) {
+    for (size_t l = 0; l < labels.size(); l += question.options.size() > 20 ? 11 : 1) {
       const double got = result.answers[0].log_probabilities[0][l];
       if (!counts_from_prompt()) {
         EXPECT_NEAR(got, label_log(text, labels, l, reference), 2e-4) << labels[l];
@@ -474,10 +464,7 @@ TEST_P(Decisions, FullAttentionAloneComputesAPromptAgain) {
 }
 
 TEST_P(Decisions, WhatCannotBeReadIsRefused) {
-  const auto refusal = [&](const DecideRequest& r) {
-    const auto job = start_decide(model_, r);
-    return job ? "" : job.error().message;
-  };
+  const auto refusal = [&](const DecideRequest& r) { return why_not(start_decide(model_, r)); };
   EXPECT_EQ(refusal({kState, {}, {}}), "questions: found 0, needed 1 to 400");
   EXPECT_EQ(refusal({kState, {many_options(1)}, {}}), "questions[0].choices: found 1, needed 2 to 255");
   EXPECT_EQ(refusal({kState, {kSpam, many_options(256)}, {}}), "questions[1].choices: found 256, needed 2 to 255");
@@ -503,10 +490,7 @@ TEST_P(Decisions, ACancelledOneEndsWithAnError) {
 
 Result<DecideRequest> parsed(const json& body) { return parse_decide(Fields(JsonDocument{.root = Json(body)}, "")); }
 
-std::string error_of(const std::string& body) {
-  const auto request = parsed(json::parse(body));
-  return request ? "" : request.error().message;
-}
+std::string error_of(const std::string& body) { return why_not(parsed(json::parse(body))); }
 
 TEST(DecideJson, ReadsBothRoutes) {
   const auto ours = parsed(json::parse(R"({"input": [
@@ -525,11 +509,10 @@ TEST(DecideJson, ReadsBothRoutes) {
   EXPECT_EQ(ours->questions[1].options, (std::vector<DecideOption>{{"true", "yes", true}, {"true", "", false}}));
   EXPECT_EQ(ours->options.rotations, 2);
   EXPECT_EQ(ours->options.labels, DecideLabels::values);
-  const auto other = parsed(json::parse(R"({"state": {"message": "WIN!"}, "questions": {
+  const auto other = must(parsed(json::parse(R"({"state": {"message": "WIN!"}, "questions": {
     "spam": {"type": "noul", "instructions": "Is it spam?"},
     "tone": {"type": "choice", "instructions": "Tone?", "criteria": {"calm": "polite", "angry": null}},
-    "urgent": {"type": "score", "criteria": ["Can wait", "Today"]}}, "joint": true})"));
-  ASSERT_TRUE(other) << other.error().message;
+    "urgent": {"type": "score", "criteria": ["Can wait", "Today"]}}, "joint": true})")));
   EXPECT_EQ(other->state, R"({"message":"WIN!"})");
   EXPECT_EQ(other->questions[1].options, (std::vector<DecideOption>{{"angry"}, {"calm", "polite"}}));
   EXPECT_EQ(other->questions[2].kind, score);
@@ -538,10 +521,9 @@ TEST(DecideJson, ReadsBothRoutes) {
 
 // The order decides what the model reads, so it is the caller's.
 TEST(DecideJson, KeepsTheOrderOfFields) {
-  const auto request = read_decide(R"({"questions": {"b": {"type": "choice", "criteria": {"z": null, "a": null}},
+  const auto request = must(read_decide(R"({"questions": {"b": {"type": "choice", "criteria": {"z": null, "a": null}},
     "a": {"type": "noul", "instructions": "?"}}, "state": {"z": {"y": 1, "x": 2}, "a": null}})",
-                                   "body");
-  ASSERT_TRUE(request) << request.error().message;
+                                        "body"));
   EXPECT_EQ(request->state, R"({"z":{"y":1,"x":2},"a":null})");
   EXPECT_EQ(request->questions[0].name, "b");
   EXPECT_EQ(request->questions[0].options, (std::vector<DecideOption>{{"z"}, {"a"}}));
@@ -627,8 +609,7 @@ TEST(DecideJson, WritesWhatTheClientsRead) {
 
 TEST(DecideJson, TemperaturesComeBack) {
   const std::array<double, 3> t = {0.5, 1.25, 3};
-  const auto read = parse_temperatures(temperatures_text(t, "m.gguf", {10, 20, 0}), "file");
-  ASSERT_TRUE(read) << read.error().message;
+  const auto read = must(parse_temperatures(temperatures_text(t, "m.gguf", {10, 20, 0}), "file"));
   EXPECT_EQ(*read, t);
   EXPECT_EQ(parse_temperatures(R"({"format":"x","version":1})", "file").error().message,
             "file: format: found \"x\", needed llada-decide-temperatures");

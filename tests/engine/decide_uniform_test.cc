@@ -15,6 +15,7 @@
 #include "formats/temp_folder.h"
 #include "geometry/tiny_gemma.h"
 #include "label_tokens.h"
+#include "must.h"
 
 namespace llada {
 namespace {
@@ -28,19 +29,11 @@ const DecideQuestion kIs = {.kind = QuestionKind::predicate, .instructions = "Is
 
 class UniformDecisions : public testing::Test {
  protected:
-  void SetUp() override {
-    auto loaded = Model::load(write_tiny_gemma(folder_ / "tiny.gguf"), {.threads = 1});
-    ASSERT_TRUE(loaded) << loaded.error().message;
-    model_ = *loaded;
-  }
+  void SetUp() override { model_ = *must(Model::load(write_tiny_gemma(folder_ / "tiny.gguf"), {.threads = 1})); }
   DecideResult decide(const DecideRequest& request, SchedulerOptions options = {}) const {
-    auto engine = Engine::create(model_, options);
-    if (!engine) throw std::runtime_error(engine.error().message);
-    auto job = start_decide(model_, request);
-    if (!job) throw std::runtime_error(job.error().message);
-    const Result<DecideResult> result = (*engine)->submit_decide(std::move(*job))->wait();
-    if (!result) throw std::runtime_error(result.error().message);
-    return *result;
+    auto engine = must(Engine::create(model_, options));
+    auto job = must(start_decide(model_, request));
+    return *must((*engine)->submit_decide(std::move(*job))->wait());
   }
   // Of the token at `position`; negative tokens of the canvas are undecided.
   double log_of(const Ids& prompt, const Ids& tail, int64_t position, int32_t token, uint64_t noise) const {

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "must.h"
 #include "study/devices.h"
 #include "study/sim/profile.h"
 
@@ -23,23 +24,18 @@ class DeviceSpecs : public testing::Test {
     std::ofstream(file_) << profile_text(profile);
   }
   void TearDown() override { std::filesystem::remove(file_); }
-  static std::string error(const std::string& text) {
-    const auto spec = parse_device_spec(text, &study_devices());
-    return spec ? "" : spec.error().message;
-  }
+  static std::string error(const std::string& text) { return why_not(parse_device_spec(text, &study_devices())); }
   std::string file_;
 };
 
 TEST_F(DeviceSpecs, AProfileBringsWindowThreadsAndModule) {
-  const auto spec = parse_device_spec("hexagon:profile=" + file_, nullptr);
-  ASSERT_TRUE(spec) << spec.error().message;
+  const auto spec = must(parse_device_spec("hexagon:profile=" + file_, nullptr));
   EXPECT_EQ(spec->window.gib, 3.25);
   EXPECT_EQ(spec->dsp.threads, 6);
   EXPECT_EQ(spec->dsp.module, "libllada_hexagon_skel_v73_aligned.so");
   for (const std::string& text :
        {"hexagon:window=2GiB,profile=" + file_, "hexagon:profile=" + file_ + ",window=2GiB"}) {
-    const auto given = parse_device_spec(text, &study_devices());
-    ASSERT_TRUE(given) << given.error().message;
+    const auto given = must(parse_device_spec(text, &study_devices()));
     EXPECT_EQ(given->window.gib, 2) << text;
   }
   const auto plain = parse_device_spec("hexagon", &study_devices());

@@ -15,6 +15,7 @@
 #include "formats/temp_folder.h"
 #include "geometry/tiny_gemma.h"
 #include "kernels/kernels.h"
+#include "must.h"
 
 namespace llada {
 namespace {
@@ -63,19 +64,17 @@ TEST_P(DiffusionGemmaAnswers, AreThoseOfItsClass) {
   const TempFolder folder;
   for (const json& answer : golden["answers"]) {
     folder.write("made.gguf", with_temperatures(answer["t_min"], answer["t_max"]));
-    const auto model = Model::load(
-        folder / "made.gguf",
-        {.device = sim ? GetParam() : "cpu", .plugin = &failing_devices(), .isa = sim ? "" : GetParam(), .threads = 2});
-    ASSERT_TRUE(model) << model.error().message;
-    const auto session = Session::create(*model, {});
-    ASSERT_TRUE(session) << session.error().message;
+    const auto model = must(Model::load(folder / "made.gguf", {.device = sim ? GetParam() : "cpu",
+                                                               .plugin = &failing_devices(),
+                                                               .isa = sim ? "" : GetParam(),
+                                                               .threads = 2}));
+    const auto session = must(Session::create(*model, {}));
     decode::DecodeOptions o;
     o.gen_length = answer["canvases"].get<int64_t>() * golden["canvas_length"].get<int64_t>();
     o.denoising_steps = answer["steps"];
     o.entropy_bound = answer["entropy_bound"];
     o.seed = answer["seed"];
-    const auto got = (*session)->generate(answer["prompt"].get<std::vector<int32_t>>(), o, {});
-    ASSERT_TRUE(got) << got.error().message;
+    const auto got = must((*session)->generate(answer["prompt"].get<std::vector<int32_t>>(), o, {}));
     const auto expected = answer["tokens"].get<std::vector<int32_t>>();  // up to the first end
     ASSERT_GE(got->tokens.size(), expected.size());
     EXPECT_EQ(std::vector<int32_t>(got->tokens.begin(), got->tokens.begin() + std::ssize(expected)), expected)
@@ -95,15 +94,13 @@ TEST(DiffusionGemma, InspectNamesTheCommandThatRunsIt) {
 
 // Takes the best tokens as a small one does, however small.
 TEST(DiffusionGemma, NoTemperatureIsTooSmall) {
-  const auto model = Model::load(kMade + "model.gguf", {.threads = 1});
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = must(Model::load(kMade + "model.gguf", {.threads = 1}));
   const auto session = Session::create(*model, {});
   std::vector<int32_t> tokens[2];
   for (const double temperature : {1e-9, 1e-40}) {
     decode::DecodeOptions o;
     o.gen_length = 8, o.denoising_steps = 3, o.seed = 5, o.temperature = temperature;
-    const auto got = (*session)->generate(std::vector<int32_t>{5, 6, 7}, o, {});
-    ASSERT_TRUE(got) << got.error().message;
+    const auto got = must((*session)->generate(std::vector<int32_t>{5, 6, 7}, o, {}));
     tokens[temperature < 1e-30] = got->tokens;
   }
   EXPECT_EQ(tokens[0], tokens[1]);
@@ -112,18 +109,15 @@ TEST(DiffusionGemma, NoTemperatureIsTooSmall) {
 // Answers of random weights fit all the same, over several canvases; what the form fixed is fed in every step.
 TEST(DiffusionGemma, AnswersFitTheirForm) {
   const TempFolder folder;
-  const auto model = Model::load(write_tiny_gemma(folder / "tiny.gguf"), {.threads = 2});
-  ASSERT_TRUE(model) << model.error().message;
-  const auto session = Session::create(*model, {});
-  ASSERT_TRUE(session) << session.error().message;
+  const auto model = must(Model::load(write_tiny_gemma(folder / "tiny.gguf"), {.threads = 2}));
+  const auto session = must(Session::create(*model, {}));
   const std::vector<int32_t> prompt = (*model)->tokenizer().encode("why is it so");
   std::set<std::string> texts;
   for (uint64_t seed = 0; seed < 4; ++seed) {
     decode::DecodeOptions o;
     o.gen_length = 40, o.denoising_steps = 3, o.seed = seed;
     o.regex = "(ab|cd|xyz)-[0-9]{20}(, [p-s]+)?";
-    const auto got = (*session)->run(prepare(**model, {.tokens = prompt, .options = o}).value(), {});
-    ASSERT_TRUE(got) << got.error().message;
+    const auto got = must((*session)->run(prepare(**model, {.tokens = prompt, .options = o}).value(), {}));
     EXPECT_TRUE(std::regex_match(got->text, std::regex(o.regex))) << got->text;
     EXPECT_TRUE(got->fits);
     texts.insert(got->text);
@@ -153,8 +147,7 @@ TEST(DiffusionGemma, AnswersFitTheirForm) {
 
 // A prompt is encoded causally, so what another one begins with may be taken from it.
 TEST(DiffusionGemma, KeptPrefixesChangeNoAnswer) {
-  const auto model = Model::load(kMade + "model.gguf", {.threads = 2});
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = must(Model::load(kMade + "model.gguf", {.threads = 2}));
   const auto prefixes = std::make_shared<PrefixCache>(int64_t{16} << 20);
   const auto plain = Session::create(*model, {}), keeping = Session::create(*model, {.prefixes = prefixes});
   ASSERT_TRUE(plain && keeping);

@@ -56,8 +56,8 @@ class FitOnLoading : public ::testing::Test {
     for (const auto* table : kernels::available())
       if (table->packed_bytes(DType::Q8_0, 64, 64) > 0) isa = table->isa;
     if (isa.empty()) GTEST_SKIP() << "not run: nothing is packed here";
-    const auto converted = convert_model(fmt::format("{}/models/tiny-llada", LLADA_SOURCE_DIR), model, "q8_0", {});
-    ASSERT_TRUE(converted) << converted.error().message;
+    const auto converted =
+        must(convert_model(fmt::format("{}/models/tiny-llada", LLADA_SOURCE_DIR), model, "q8_0", {}));
   }
   void machine(int64_t total_kib, int64_t available_kib) const {
     fs::create_directories(folder / "root/proc");
@@ -102,8 +102,7 @@ TEST_F(FitOnLoading, TheDspsWeightsCountThoughTheFileHasThem) {
   machine(32 << 20, 1 << 20);
   int64_t on_device = 0;
   {
-    const auto whole = on_dsp("hexagon:fallback=none");
-    ASSERT_TRUE(whole) << whole.error().message;
+    const auto whole = must(on_dsp("hexagon:fallback=none"));
     Device& device = (*whole)->device();
     const std::vector<int64_t> sizes = device.capabilities().window->weight_sizes();
     const Program program = (*whole)->graph().forward(plain_shape(1, 1));
@@ -127,15 +126,13 @@ TEST_F(FitOnLoading, TheDspsWeightsCountThoughTheFileHasThem) {
 // Total memory so small that the tiny model's copy is worth keeping.
 TEST_F(FitOnLoading, ASmallMachinePacksOnDiskOnceAndSaysSoOnce) {
   machine(32 << 20, 1 << 20);
-  const auto whole = load(PackCache::Use::found);
-  ASSERT_TRUE(whole) << whole.error().message;
+  const auto whole = must(load(PackCache::Use::found));
   EXPECT_FALSE(fs::exists(cache)) << "memory enough";
   const int64_t packed_kib = (*whole)->device().memory_bytes() / 1024;
   ASSERT_GT(packed_kib, 100);
   machine(packed_kib * 8, 1 << 20);
   for (int start = 0; start < 2; ++start) {
-    const auto loaded = load(PackCache::Use::found);
-    ASSERT_TRUE(loaded) << loaded.error().message;
+    const auto loaded = must(load(PackCache::Use::found));
     EXPECT_EQ((*loaded)->device().memory_bytes(), 0);
   }
   ASSERT_EQ(warnings.size(), 1u);

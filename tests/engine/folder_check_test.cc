@@ -11,6 +11,7 @@
 #include "engine/inspect.h"
 #include "engine/model.h"
 #include "formats/temp_folder.h"
+#include "must.h"
 
 namespace llada {
 namespace {
@@ -31,16 +32,13 @@ class FolderCheck : public testing::Test {
     text.replace(text.find(from), from.size(), to);
     std::ofstream(folder_ / name) << text;
   }
-  std::string outcome() const {
-    const Status status = check_folder(folder_.string());
-    return status ? "fine" : status.error().message;
-  }
+  std::string outcome() const { return why_not(check_folder(folder_.string())); }
   const TempFolder temp_;
   const fs::path folder_ = temp_.path();
 };
 
 TEST_F(FolderCheck, WithoutWeights) {
-  EXPECT_EQ(outcome(), "fine");
+  EXPECT_EQ(outcome(), "");
   change("config.json", R"("embedding_size": 1024)", R"("embedding_size": 1000)");
   EXPECT_THAT(outcome(), HasSubstr("is 1005, below the vocabulary size 1000"));
   change("config.json", R"("mask_token_id": 1005,)", "");
@@ -60,9 +58,8 @@ TEST_F(FolderCheck, AnAutoregressiveModelIsNamedWithTheOptionsThatItNeeds) {
 TEST_F(FolderCheck, OptionsSayWhatItsFileDoesNot) {
   change("config.json", "LLaDAModelLM", "LlamaForCausalLM");
   EXPECT_TRUE(check_folder(folder_.string(), {.mask_id = 1005, .attention_block = 4}));
-  const Status whole = check_folder(folder_.string(), {.mask_id = 1005, .attention_block = 1 << 20});
-  ASSERT_FALSE(whole);
-  EXPECT_THAT(whole.error().message, HasSubstr("1048576 positions are decoded together, needed at most the context"));
+  EXPECT_THAT(why_not(check_folder(folder_.string(), {.mask_id = 1005, .attention_block = 1 << 20})),
+              HasSubstr("1048576 positions are decoded together, needed at most the context"));
 }
 
 TEST_F(FolderCheck, WhatTheHubAnnouncesIsComparedWithTheMemory) {
@@ -71,10 +68,9 @@ TEST_F(FolderCheck, WhatTheHubAnnouncesIsComparedWithTheMemory) {
   LoadOptions load;
   load.system_root = (folder_ / "root").string();
   const auto outcome = [&](int64_t bytes, const char* architecture = "llada") {
-    const Status status = check_announced("a/b", architecture, bytes, &load);
-    return status ? "fine" : status.error().message;
+    return why_not(check_announced("a/b", architecture, bytes, &load));
   };
-  EXPECT_EQ(outcome(8'192'000'000), "fine");
+  EXPECT_EQ(outcome(8'192'000'000), "");
   EXPECT_THAT(outcome(16'000'000'000),
               HasSubstr("a/b: its weights are 16.00 GB, the machine has 8.19 GB of memory left"));
   EXPECT_THAT(outcome(1, "phi3"), HasSubstr("general.architecture is \"phi3\", which is an ordinary, autoregressive"));
@@ -84,11 +80,11 @@ TEST_F(FolderCheck, WhatTheHubAnnouncesIsComparedWithTheMemory) {
   // A machine of little memory keeps packed weights on disk.
   std::ofstream(folder_ / "root/proc/meminfo") << "MemTotal: 8000000 kB\nMemAvailable: 4000000 kB\n";
   load.pack_cache.use = PackCache::Use::found;
-  EXPECT_EQ(outcome(16'000'000'000), "fine");
+  EXPECT_EQ(outcome(16'000'000'000), "");
   load.pack_cache.use = PackCache::Use::none;
   EXPECT_THAT(outcome(16'000'000'000), HasSubstr("has 4.10 GB"));
   load.system_root.clear();
-  EXPECT_EQ(outcome(16'000'000'000), "fine") << "nobody looks";
+  EXPECT_EQ(outcome(16'000'000'000), "") << "nobody looks";
 }
 
 TEST_F(FolderCheck, AMaskThatEndsAnswersIsRefused) {
@@ -102,7 +98,7 @@ TEST_F(FolderCheck, AFileThatWouldNotOpenIsNotWritten) {
   const std::string out = folder_ / "out.gguf";
   ASSERT_TRUE(convert_model(folder_, out, "q8_0", {}));
   change("config.json", R"("bos_token_id": 1000)", R"("bos_token_id": 0)");
-  ASSERT_EQ(outcome(), "fine");
+  ASSERT_EQ(outcome(), "");
   for (const char* type : {"q8_0", "f16"}) {
     const auto report = convert_model(folder_, out, type, {});
     ASSERT_FALSE(report);
@@ -110,8 +106,7 @@ TEST_F(FolderCheck, AFileThatWouldNotOpenIsNotWritten) {
     EXPECT_THAT(report.error().message,
                 testing::StartsWith(folder_.string() + ": cannot be kept in a GGUF file: " + out));
   }
-  const auto kept = inspect_model(out);
-  ASSERT_TRUE(kept) << kept.error().message;
+  const auto kept = must(inspect_model(out));
   EXPECT_EQ(kept->config.pad_id, 1001);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 5) << "nothing else is left";
 }
@@ -121,10 +116,8 @@ TEST_F(FolderCheck, PaddingMayBeAByteOfText) {
   fs::create_symlink(LLADA_SOURCE_DIR "/models/tiny-llada/model.safetensors", folder_ / "model.safetensors");
   change("config.json", R"("pad_token_id": 1001)", R"("pad_token_id": 0)");
   const std::string out = folder_ / "out.gguf";
-  const auto report = convert_model(folder_, out, "q8_0", {});
-  ASSERT_TRUE(report) << report.error().message;
-  const auto summary = inspect_model(out);
-  ASSERT_TRUE(summary) << summary.error().message;
+  const auto report = must(convert_model(folder_, out, "q8_0", {}));
+  const auto summary = must(inspect_model(out));
   EXPECT_EQ(summary->config.pad_id, 0);
   EXPECT_NE(summary->command, "");
 }
@@ -132,8 +125,7 @@ TEST_F(FolderCheck, PaddingMayBeAByteOfText) {
 TEST_F(FolderCheck, WithoutATokenizerItIsInspected) {
   fs::create_symlink(LLADA_SOURCE_DIR "/models/tiny-llada/model.safetensors", folder_ / "model.safetensors");
   fs::remove(folder_ / "tokenizer.json");
-  const auto summary = inspect_model(folder_.string());
-  ASSERT_TRUE(summary) << summary.error().message;
+  const auto summary = must(inspect_model(folder_.string()));
   EXPECT_THAT(summary->missing, HasSubstr("has no tokenizer that can be read"));
   EXPECT_EQ(summary->command, "");
   EXPECT_FALSE(summary->tokenizer);
@@ -171,12 +163,9 @@ TEST_F(FolderCheck, ATokenizerThatIsTooLargeIsToldOfByInspectAndConvert) {
   change("tokenizer_config.json", R"("added_tokens_decoder": {)",
          R"("added_tokens_decoder": {"1030": {"content": "<|more|>", "special": true},)");
   const std::string line = folder_.string() + ": the tokenizer has 1031 tokens, the embedding table 1024";
-  const auto summary = inspect_model(folder_.string());
-  ASSERT_TRUE(summary) << summary.error().message;
+  const auto summary = must(inspect_model(folder_.string()));
   EXPECT_THAT(summary->config.notes, testing::Contains(line));
-  const auto converted = convert_model(folder_.string(), (folder_ / "out.gguf").string(), "f16", {});
-  ASSERT_FALSE(converted);
-  EXPECT_EQ(converted.error().message, line);
+  EXPECT_EQ(why_not(convert_model(folder_.string(), (folder_ / "out.gguf").string(), "f16", {})), line);
   EXPECT_FALSE(fs::exists(folder_ / "out.gguf"));
 }
 

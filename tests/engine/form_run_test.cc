@@ -102,19 +102,17 @@ TEST(FormRun, AnswersToOneRequestDifferInTheirSeed) {
 
 TEST(FormRun, WhatTheFormSaysCostsNothing) {
   const auto session = *Session::create(tiny(), {.threads = 0});
-  const auto fixed = session->run(
+  const auto fixed = must(session->run(
       prepare(*tiny(), {.tokens = prompt("Say it."), .options = options_with({{"choice", "exactly this"}})}).value(),
-      {});
-  ASSERT_TRUE(fixed) << fixed.error().message;
+      {}));
   EXPECT_EQ(fixed->text, "exactly this");
   EXPECT_EQ(fixed->stats.decode.nfe, 0);
   const auto template_text = R"({"name": "Eric", "age": <int 0..99>, "city": "Oslo"})";
   const auto gap =
-      session->run(prepare(*tiny(), {.tokens = prompt("Eric is 31."),
-                                     .options = options_with({{"template", template_text}, {"gen_length", "40"}})})
-                       .value(),
-                   {});
-  ASSERT_TRUE(gap) << gap.error().message;
+      must(session->run(prepare(*tiny(), {.tokens = prompt("Eric is 31."),
+                                          .options = options_with({{"template", template_text}, {"gen_length", "40"}})})
+                            .value(),
+                        {}));
   EXPECT_TRUE(gap->text.starts_with(R"({"name": "Eric", "age": )"));
   EXPECT_TRUE(gap->text.ends_with(R"(, "city": "Oslo"})"));
   EXPECT_LE(gap->stats.decode.nfe, 4);
@@ -123,14 +121,13 @@ TEST(FormRun, WhatTheFormSaysCostsNothing) {
 // Of tokens that the form fixed there are none.
 TEST(FormRun, ScoresAreThoseOfWhatTheModelChose) {
   const auto session = *Session::create(tiny(), {.threads = 0});
-  const auto answer =
+  const auto answer = must(
       session->run(prepare(*tiny(), {.tokens = prompt("Eric is 31."),
                                      .options = options_with({{"template", R"({"name": "Eric", "age": <int 10..99>})"},
                                                               {"gen_length", "40"}}),
                                      .alternatives = 2})
                        .value(),
-                   {});
-  ASSERT_TRUE(answer) << answer.error().message;
+                   {}));
   ASSERT_EQ(answer->scores.size(), answer->tokens.size());
   EXPECT_EQ(answer->scores[0].token, -1) << "the brace that it begins with";
   int scored = 0;
@@ -153,8 +150,7 @@ TEST(FormRun, PassesWithoutTrialsReadNothing) {
   o.kv = decode::KvChoice::dual;
   o.revision = decode::Revision::dual_path, o.revise_lateness = 0;
   const auto answer =
-      session->run(prepare(*tiny(), {.tokens = prompt("Eric is 31 years old."), .options = o}).value(), {});
-  ASSERT_TRUE(answer) << answer.error().message;
+      must(session->run(prepare(*tiny(), {.tokens = prompt("Eric is 31 years old."), .options = o}).value(), {}));
   EXPECT_TRUE(automaton.fits(answer->text)) << answer->text;
   EXPECT_GT(answer->stats.decode.sparse_forwards, 0);
 }
@@ -167,8 +163,7 @@ TEST(FormRun, NoFormHasTheDecodersOwnTokens) {
   ASSERT_EQ(a.size() * b.size() * c.size(), 1u);
   ids.mask = a[0], ids.delete_id = b[0], ids.split_id = c[0];
   FormStore store;
-  const auto form = store.get({forms::FormKind::regex, ".*"}, tokenizer, ids);
-  ASSERT_TRUE(form) << form.error().message;
+  const auto form = must(store.get({forms::FormKind::regex, ".*"}, tokenizer, ids));
   const auto classes = (*form)->classes().class_of();
   for (const int32_t id : {ids.mask, ids.delete_id, ids.split_id}) EXPECT_EQ(classes[static_cast<size_t>(id)], -1);
   EXPECT_GE(classes[static_cast<size_t>(tokenizer.encode("d")[0])], 0);
@@ -207,8 +202,7 @@ TEST(FormRun, GapsFitByThemselves) {
   const std::vector<int32_t> text = tiny()->tokenizer().encode("1 + 1 = __ and 5 - 3 = __.");
   const std::vector<int32_t> gaps = {6, 7, 8, 12};
   const auto answer =
-      session->run(prepare(*tiny(), {.tokens = text, .gaps = gaps, .options = choice.options}).value(), {});
-  ASSERT_TRUE(answer) << answer.error().message;
+      must(session->run(prepare(*tiny(), {.tokens = text, .gaps = gaps, .options = choice.options}).value(), {}));
   const auto automaton = *forms::automaton_of({forms::FormKind::regex, "[0-9]+|[a-c]+"});
   const auto piece = [&](size_t from, size_t count) {
     return tiny()->tokenizer().decode(std::span(answer->tokens).subspan(from, count));

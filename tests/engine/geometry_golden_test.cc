@@ -151,8 +151,7 @@ TEST_P(GeometryGolden, Infilling) {
     return;
   }
   ASSERT_TRUE(ready) << ready.error().message;
-  const auto g = engine.session->run(*ready, {});
-  ASSERT_TRUE(g) << g.error().message;
+  const auto g = must(engine.session->run(*ready, {}));
   EXPECT_EQ(g->tokens, completed(engine.spec, masked));
 }
 

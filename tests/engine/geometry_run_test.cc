@@ -66,18 +66,16 @@ TEST_P(GeometryFilesGolden, FirstAFolderThenEveryConversionOfIt) {
   };
   expect_logits(from_folder, "folder");
 
-  const auto summary = inspect_model(folder / "hf");
-  ASSERT_TRUE(summary) << summary.error().message;
+  const auto summary = must(inspect_model(folder / "hf"));
   EXPECT_FALSE(has_head(*summary));
   const std::string gguf = folder / "converted.gguf";
   for (const DType type :
        {DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1, DType::Q5_0, DType::Q5_1}) {
     if (quick() && type != DType::F32 && type != DType::Q4_0) continue;
     const std::string name(traits(type).name);
-    const auto converted = convert_to_gguf(from_folder.model->file(), nullptr, gguf, {.type = type, .progress = {}});
-    ASSERT_TRUE(converted) << converted.error().message;
-    const auto file = inspect_model(gguf);
-    ASSERT_TRUE(file) << file.error().message;
+    const auto converted =
+        must(convert_to_gguf(from_folder.model->file(), nullptr, gguf, {.type = type, .progress = {}}));
+    const auto file = must(inspect_model(gguf));
     EXPECT_FALSE(has_head(*file)) << "a tied head is not written";
     EXPECT_EQ(file->parameters, summary->parameters);
     const PeakedEngine engine(GetParam(), gguf, options);
@@ -95,8 +93,7 @@ TEST_P(GeometryFilesGolden, FirstOfTwoHeads) {
   write_hf_folder(weights, folder / "one");
   write_hf_folder(weights, folder / "two", true);
   const LoadOptions options = {.isa = isa_from_environment(), .threads = 2};
-  const auto summary = inspect_model(folder / "two");
-  ASSERT_TRUE(summary) << summary.error().message;
+  const auto summary = must(inspect_model(folder / "two"));
   EXPECT_TRUE(has_head(*summary));
   ASSERT_EQ(summary->config.notes.size(), inspect_model(folder / "one")->config.notes.size() + 1);
   if (std::string(GetParam()) != "llada") {
@@ -186,16 +183,14 @@ TEST(TiedSynth, TheModelInMemoryIsTheModelInTheFile) {
     SynthRequest tied = *synth_request("tiny", type, 0), untied = tied;
     tied.preset.config.tied_head = true;
     const std::string path = folder / "tied.gguf", other = folder / "untied.gguf";
-    const auto report = synthesize_file(path, tied, {.threads = 2}),
-               with_head = synthesize_file(other, untied, {.threads = 2});
-    ASSERT_TRUE(report) << report.error().message;
+    const auto report = must(synthesize_file(path, tied, {.threads = 2}));
+    const auto with_head = must(synthesize_file(other, untied, {.threads = 2}));
     const int64_t head = tied.preset.config.vocab * tied.preset.config.width;
     EXPECT_EQ(report->parameters, with_head->parameters - head);
     EXPECT_FALSE(has_head(*inspect_model(path)));
     const auto file = load_model(path);
     EXPECT_TRUE(file->config().tied_head);
-    const auto memory = synthesize_model(tied, {.threads = 2}, {.isa = isa_from_environment(), .threads = 2});
-    ASSERT_TRUE(memory) << memory.error().message;
+    const auto memory = must(synthesize_model(tied, {.threads = 2}, {.isa = isa_from_environment(), .threads = 2}));
     const std::vector<int32_t> tokens = {5, 900, 17, 333, 42}, positions = {0, 4};
     const auto logits = *open_session(*memory)->logits(tokens, positions);
     EXPECT_EQ(logits, *open_session(file)->logits(tokens, positions)) << type;

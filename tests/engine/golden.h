@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "engine/session.h"
+#include "must.h"
 
 namespace llada {
 
@@ -52,8 +53,7 @@ inline GoldenRun golden_run(const nlohmann::json& json, int64_t gen_length) {
 }
 
 inline std::vector<GoldenItem> load_golden(const std::string& path) {
-  const auto text = read_file(path);
-  if (!text) throw std::runtime_error(text.error().message);
+  const auto text = must(read_file(path));
   std::vector<GoldenItem> items;
   const nlohmann::json golden = nlohmann::json::parse(*text);
   for (const auto& json : golden.at("items")) {
@@ -86,16 +86,12 @@ inline const char* isa_from_environment() {
 inline std::shared_ptr<const Model> load_model(const std::string& path, int threads = 2,
                                                std::string isa = isa_from_environment()) {
   const char* device = std::getenv("LLADA_TEST_DEVICE");  // another device than the cpu, where one is at hand
-  auto model =
-      Model::load(path, {.device = device != nullptr ? device : "cpu", .isa = std::move(isa), .threads = threads});
-  if (!model) throw std::runtime_error(model.error().message);
-  return *model;
+  return *must(
+      Model::load(path, {.device = device != nullptr ? device : "cpu", .isa = std::move(isa), .threads = threads}));
 }
 
 inline std::unique_ptr<Session> open_session(const std::shared_ptr<const Model>& model, int threads = 0) {
-  auto session = Session::create(model, {.threads = threads});
-  if (!session) throw std::runtime_error(session.error().message);
-  return std::move(*session);
+  return *must(Session::create(model, {.threads = threads}));
 }
 
 }  // namespace llada

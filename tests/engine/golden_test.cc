@@ -35,8 +35,7 @@ INSTANTIATE_TEST_SUITE_P(Models, Golden, testing::Values("tiny-llada", "tiny-lla
 TEST_P(Golden, PromptIdsAreThoseOfTheReference) {
   for (const GoldenItem& item : items_) {
     const ChatMessage message{"user", item.prompt};
-    const auto ids = model_->chat_ids({&message, 1});
-    ASSERT_TRUE(ids) << ids.error().message;
+    const auto ids = must(model_->chat_ids({&message, 1}));
     EXPECT_EQ(*ids, std::vector<int32_t>(item.canvas.begin(), item.canvas.begin() + item.prompt_tokens));
   }
 }
@@ -48,8 +47,7 @@ TEST_P(Golden, FirstForwardLogits) {
   for (const GoldenItem& item : items_) {
     std::vector<int32_t> positions;
     for (const auto& [position, row] : item.logits) positions.push_back(position);
-    const auto logits = session->logits(item.canvas, positions);
-    ASSERT_TRUE(logits) << logits.error().message;
+    const auto logits = must(session->logits(item.canvas, positions));
     for (size_t i = 0; i < item.logits.size(); ++i)
       for (size_t t = 0; t < item.logits[i].second.size(); ++t)
         worst = std::max(worst, std::fabs((*logits)[i * item.logits[i].second.size() + t] - item.logits[i].second[t]));
@@ -64,8 +62,7 @@ TEST_P(Golden, TopTokensAtEveryMaskedPosition) {
   for (const GoldenItem& item : items_) {
     std::vector<int32_t> positions;
     for (const auto& top : item.top20) positions.push_back(top.position);
-    const auto logits = session->logits(item.canvas, positions);
-    ASSERT_TRUE(logits) << logits.error().message;
+    const auto logits = must(session->logits(item.canvas, positions));
     const auto vocab = static_cast<size_t>(model_->config().vocab);
     for (size_t i = 0; i < item.top20.size(); ++i) {
       const float* row = logits->data() + i * vocab;
@@ -87,8 +84,7 @@ void expect_same_run(Session& session, const GoldenItem& item, const GoldenRun& 
     return trace.size() < steps || steps == golden.trace.size();
   };
   const auto prompt = std::span(item.canvas).first(static_cast<size_t>(item.prompt_tokens));
-  const auto run = session.generate(prompt, golden.options, on_step);
-  ASSERT_TRUE(run) << run.error().message;
+  const auto run = must(session.generate(prompt, golden.options, on_step));
   ASSERT_EQ(trace.size(), steps);
   for (size_t s = 0; s < steps; ++s)
     ASSERT_EQ(trace[s], golden.trace[s]) << "step " << s << " of '" << item.prompt << "'";

@@ -25,8 +25,7 @@ class HexagonRun : public testing::Test {
   static void SetUpTestSuite() {
     if (!no_emulator().empty()) return;
     path_ = (std::filesystem::temp_directory_path() / fmt::format("llada_hexagon_run_{}.gguf", ::getpid())).string();
-    const auto report = convert_model(LLADA_SOURCE_DIR "/models/tiny-llada", path_, "q8_0", {});
-    if (!report) throw std::runtime_error(report.error().message);
+    must(convert_model(LLADA_SOURCE_DIR "/models/tiny-llada", path_, "q8_0", {}));
     items_ = load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json");
   }
   static void TearDownTestSuite() { std::filesystem::remove(path_); }
@@ -34,9 +33,7 @@ class HexagonRun : public testing::Test {
   void TearDown() override { EXPECT_TRUE(dsp_processes().empty()); }
 
   static std::shared_ptr<const Model> load(const std::string& device, const std::string& path = path_) {
-    auto model = Model::load(path, {.device = device, .plugin = &failing_devices(), .isa = "", .threads = 1});
-    if (!model) throw std::runtime_error(model.error().message);
-    return *model;
+    return *must(Model::load(path, {.device = device, .plugin = &failing_devices(), .isa = "", .threads = 1}));
   }
   struct Answer {
     std::vector<int32_t> tokens;

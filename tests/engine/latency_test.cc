@@ -3,6 +3,8 @@
 // labels of this file: native
 #include "engine/latency.h"
 
+#include <gmock/gmock.h>
+
 #include <chrono>
 #include <future>
 
@@ -31,8 +33,7 @@ TEST(Latency, LinesBetweenAndBeyondPoints) {
 // labels: long
 TEST(Latency, IsMeasuredOncePerModel) {
   const auto model = load_model(LLADA_SOURCE_DIR "/models/tiny-llada", 1);
-  const auto table = model->latency(1);
-  ASSERT_TRUE(table) << table.error().message;
+  const auto table = must(model->latency(1));
   EXPECT_EQ(table->points.front().rows, 1);
   EXPECT_EQ(table->points.back().rows, 128);
   for (size_t i = 0; i < table->points.size(); ++i) {
@@ -41,8 +42,7 @@ TEST(Latency, IsMeasuredOncePerModel) {
       EXPECT_GT(table->points[i].rows, table->points[i - 1].rows);
     }
   }
-  const auto again = model->latency(1);
-  ASSERT_TRUE(again);
+  const auto again = must(model->latency(1));
   for (size_t i = 0; i < table->points.size(); ++i) EXPECT_EQ(again->points[i].ms, table->points[i].ms);
 }
 
@@ -73,12 +73,11 @@ TEST(Latency, IsMeasuredAlone) {
 // Nor beside a pass that outlives the forward that began it.
 // labels: long
 TEST(Latency, APassUnderWayEndsBefore) {
-  const auto model = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada",
-                                 {.device = "cpu,late=200:1", .plugin = &failing_devices(), .isa = "", .threads = 1});
-  ASSERT_TRUE(model);
+  const auto model =
+      must(Model::load(LLADA_SOURCE_DIR "/models/tiny-llada",
+                       {.device = "cpu,late=200:1", .plugin = &failing_devices(), .isa = "", .threads = 1}));
   Trace trace;
-  const auto scheduler = Scheduler::create(*model, {.trace = &trace});
-  ASSERT_TRUE(scheduler);
+  const auto scheduler = must(Scheduler::create(*model, {.trace = &trace}));
   const GoldenItem item = load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json").back();
   Request request{.tokens = {item.canvas.begin(), item.canvas.begin() + item.prompt_tokens}};
   check_apart(request.options, decode::kReady);
@@ -113,9 +112,8 @@ TEST(Latency, BucketsAscendInRowsAndTime) {
 // An emulated device's table is modelled, so runs that take it repeat, and equal runs that are given it.
 // labels: long
 TEST(Latency, SpeculationTakesTheDevicesOwnTable) {
-  auto model = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada",
-                           {.device = "sim:v79-8elite", .plugin = &study_devices(), .threads = 1});
-  ASSERT_TRUE(model) << model.error().message;
+  auto model = must(Model::load(LLADA_SOURCE_DIR "/models/tiny-llada",
+                                {.device = "sim:v79-8elite", .plugin = &study_devices(), .threads = 1}));
   const auto session = open_session(*model);
   decode::DecodeOptions options;
   options.gen_length = 64;
@@ -126,30 +124,23 @@ TEST(Latency, SpeculationTakesTheDevicesOwnTable) {
   options.device_latency = true;
   const auto items = load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json");
   const ChatMessage message{"user", items[0].prompt};  // its answer goes into the second block
-  const auto prompt = (*model)->chat_ids({&message, 1});
-  ASSERT_TRUE(prompt);
-  const auto first = session->generate(*prompt, options, {});
-  ASSERT_TRUE(first) << first.error().message;
+  const auto prompt = must((*model)->chat_ids({&message, 1}));
+  const auto first = must(session->generate(*prompt, options, {}));
   options.device_latency = false;
-  const auto table = (*model)->latency(0);
-  ASSERT_TRUE(table);
+  const auto table = must((*model)->latency(0));
   options.latency_table = table->buckets();
-  const auto second = session->generate(*prompt, options, {});
-  ASSERT_TRUE(second) << second.error().message;
+  const auto second = must(session->generate(*prompt, options, {}));
   EXPECT_EQ(first->tokens, second->tokens);
   EXPECT_EQ(first->stats.decode.rows, second->stats.decode.rows);
   options.latency_table.clear();
-  const auto fixed = session->generate(*prompt, options, {});
-  ASSERT_TRUE(fixed);
+  const auto fixed = must(session->generate(*prompt, options, {}));
   EXPECT_NE(fixed->stats.decode.rows, first->stats.decode.rows) << "the table must have made a difference";
 }
 
 // labels: long
 TEST(Latency, RefusesACanvasTheModelCannotTake) {
   const auto model = load_model(LLADA_SOURCE_DIR "/models/tiny-llada", 1);
-  const auto table = measure_latency(*model, {.keys = 4096});
-  ASSERT_FALSE(table);
-  EXPECT_NE(table.error().message.find("4096"), std::string::npos);
+  EXPECT_THAT(why_not(measure_latency(*model, {.keys = 4096})), testing::HasSubstr("4096"));
 }
 
 }  // namespace

@@ -83,9 +83,7 @@ TEST(LengthRun, TheContextIsTheLimit) {
   EXPECT_EQ(first(1'000, 2'024), 1'128);
   EXPECT_EQ(generated(40, true), 40);
   const std::vector<int32_t> all(static_cast<size_t>(model->context()), 5);
-  const auto none = open_session(model)->generate(all, open, {});
-  ASSERT_FALSE(none);
-  EXPECT_EQ(none.error().message,
+  EXPECT_EQ(why_not(open_session(model)->generate(all, open, {})),
             "the prompt is too long: 256 tokens; this model's maximum context length is 256 tokens, answer included");
   const auto request = [&](size_t prompt, int64_t length) -> Request {
     return {.tokens = std::vector<int32_t>(prompt, 5), .options = {decode::LengthOptions{.gen_length = length}}};
@@ -99,8 +97,7 @@ TEST(LengthRun, TheContextIsTheLimit) {
   EXPECT_EQ(refused.error().message,
             "gen_length: 57 and 200 tokens of prompt need 257 positions; the model was trained for 256; needed 56 at "
             "most, or a shorter prompt");
-  const auto shortened = prepare(*model, request(200, 57), {.shortens = true});
-  ASSERT_TRUE(shortened);
+  const auto shortened = must(prepare(*model, request(200, 57), {.shortens = true}));
   EXPECT_EQ((*shortened)->most_generated, 56);
   EXPECT_EQ((*shortened)->asked_length, 57);
 }

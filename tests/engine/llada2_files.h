@@ -2,7 +2,6 @@
 #pragma once
 #include <unistd.h>
 
-#include <filesystem>
 #include <fstream>
 
 #include "devices/small_model.h"

@@ -6,6 +6,7 @@
 
 #include "formats/convert.h"
 #include "llada2_files.h"
+#include "must.h"
 
 namespace llada {
 namespace {
@@ -50,9 +51,7 @@ class Llada2 : public testing::Test {
     return o;
   }
   static Generation generate(Session& session, const std::vector<int32_t>& prompt, const decode::DecodeOptions& o) {
-    auto g = session.generate(prompt, o, {});
-    if (!g) throw std::runtime_error(g.error().message);
-    return std::move(*g);
+    return *must(session.generate(prompt, o, {}));
   }
 
   static inline std::filesystem::path folder_;

@@ -43,9 +43,7 @@ const std::string& converted() {
 std::shared_ptr<const Model> load(const std::string& path, LoadOptions options = {}) {
   options.threads = 2;
   if (path.starts_with(kMade)) options.overrides = {.mask_id = golden()["mask"], .attention_block = golden()["block"]};
-  const auto model = Model::load(path, options);
-  if (!model) throw std::runtime_error(model.error().message);
-  return *model;
+  return *must(Model::load(path, options));
 }
 
 decode::DecodeOptions plain(const json& answer, Acceptance rule, decode::KvChoice kv = decode::KvChoice::block) {
@@ -112,8 +110,7 @@ TEST(Nemotron, PiecesOfAPromptAreReadCausally) {
   config.attention_block = 8, config.causal_text = true;
   config.context = 1024, config.mask_id = 1499, config.eos_id = config.pad_id = 1498;
   const SmallModel weights = make_small_model(DType::F32, config);
-  const auto model = Model::from_memory(in_memory(weights), nullptr, {.threads = 2}, {});
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = must(Model::from_memory(in_memory(weights), nullptr, {.threads = 2}, {}));
   json asked = {{"length", 24}, {"threshold", 0.5}};
   for (int32_t p = 0; p < 600; ++p) asked["prompt"].push_back(7 + p * 31 % 1400);
   for (const Acceptance rule : {Acceptance::threshold, Acceptance::causal}) {
@@ -127,8 +124,7 @@ TEST(Nemotron, PiecesOfAPromptAreReadCausally) {
 TEST(Nemotron, KeptPrefixesChangeNothing) {
   const auto model = load(converted());
   const auto prefixes = std::make_shared<PrefixCache>(int64_t{1} << 24);
-  const auto session = Session::create(model, {.prefixes = prefixes});
-  ASSERT_TRUE(session) << session.error().message;
+  const auto session = must(Session::create(model, {.prefixes = prefixes}));
   std::vector<int32_t> prompt(64);
   for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = static_cast<int32_t>(3 + i * 7 % 80);
   int64_t reused = 0;
@@ -136,8 +132,8 @@ TEST(Nemotron, KeptPrefixesChangeNothing) {
     for (const Acceptance rule : {Acceptance::threshold, Acceptance::causal, Acceptance::threshold}) {
       json asked = golden()["answers"][2];
       asked["prompt"] = std::vector(prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(length));
-      const auto shared = (*session)->generate(asked["prompt"].get<std::vector<int32_t>>(), plain(asked, rule), {});
-      ASSERT_TRUE(shared) << shared.error().message;
+      const auto shared =
+          must((*session)->generate(asked["prompt"].get<std::vector<int32_t>>(), plain(asked, rule), {}));
       EXPECT_EQ(shared->tokens, generate(model, asked, plain(asked, rule)).tokens);
       reused += shared->stats.reused_positions;
     }
@@ -185,22 +181,19 @@ TEST(Nemotron, TheEmulatedDspGivesTheSameAnswers) {
 }
 
 TEST(Nemotron, IsSaidAndRefusedByName) {
-  const auto summary = inspect_model(converted());
-  ASSERT_TRUE(summary) << summary.error().message;
+  const auto summary = must(inspect_model(converted()));
   EXPECT_TRUE(summary->config.causal_text);
   const auto model = load(converted());
   const auto session = Session::create(model, {});
   const auto refused = [&](const ScoreOptions& options) {
-    const auto score = (*session)->score({.prompt = {5, 6}, .continuations = {{7}}, .options = options});
-    return score ? std::string("accepted") : score.error().message;
+    return why_not((*session)->score({.prompt = {5, 6}, .continuations = {{7}}, .options = options}));
   };
   EXPECT_THAT(refused({.method = ScoreMethod::duel}), HasSubstr("method: found duel with a model that reads finished"));
   EXPECT_THAT(refused({.cfg_scale = 1}), HasSubstr("cfg_scale: found 1 with a model that reads finished"));
   decode::DecodeOptions o;
   o.revision = decode::Revision::dual_path;
-  const auto revised = (*session)->generate(std::vector<int32_t>{5, 6}, o, {});
-  ASSERT_FALSE(revised);
-  EXPECT_THAT(revised.error().message, HasSubstr("reads finished text causally"));
+  EXPECT_THAT(why_not((*session)->generate(std::vector<int32_t>{5, 6}, o, {})),
+              HasSubstr("reads finished text causally"));
 }
 
 // Blocks are counted from the end of the prompt, and those before one are read causally.
@@ -211,8 +204,7 @@ TEST(Nemotron, ScoresAreThoseOfItsClass) {
     ScoreRequest request{.prompt = one["prompt"].get<std::vector<int32_t>>(), .continuations = {}, .options = {}};
     request.options.method = ScoreMethod::chain;
     for (const json& text : one["texts"]) request.continuations.push_back(text["tokens"].get<std::vector<int32_t>>());
-    const auto score = (*session)->score(request);
-    ASSERT_TRUE(score) << score.error().message;
+    const auto score = must((*session)->score(request));
     for (size_t c = 0; c < request.continuations.size(); ++c) {
       const auto expected = one["texts"][c]["log_probabilities"].get<std::vector<double>>();
       for (size_t i = 0; i < expected.size(); ++i)
@@ -220,8 +212,7 @@ TEST(Nemotron, ScoresAreThoseOfItsClass) {
     }
     // The first token of a whole block is as well known where the block is read in one forward.
     request.options.method = ScoreMethod::pseudo, request.options.groups = 1;
-    const auto together = (*session)->score(request);
-    ASSERT_TRUE(together) << together.error().message;
+    const auto together = must((*session)->score(request));
     for (size_t c = 0; c < request.continuations.size(); ++c)
       for (size_t i = 0; i + 8 <= request.continuations[c].size(); i += 8)
         EXPECT_EQ(together->continuations[c].tokens[i].log_probability,
@@ -245,11 +236,9 @@ TEST(SelfSpeculationRun, EqualsBlocksOfOneToken) {
     PeakedSpec single = spec;
     single.config.attention_block = 1;
     const SmallModel weights = make_peaked_model(single);
-    const auto model = Model::from_memory(in_memory(weights), nullptr, {.threads = 2}, {});
-    ASSERT_TRUE(model) << model.error().message;
+    const auto model = must(Model::from_memory(in_memory(weights), nullptr, {.threads = 2}, {}));
     o.acceptance = Acceptance::threshold, o.block_length = 1;
-    const auto plain = (*Session::create(*model, {}))->generate(prompt, o, {});
-    ASSERT_TRUE(plain) << plain.error().message;
+    const auto plain = must((*Session::create(*model, {}))->generate(prompt, o, {}));
     EXPECT_EQ(plain->tokens, verified.tokens) << name;
   }
 }

@@ -24,8 +24,8 @@ class PackCacheTest : public ::testing::TestWithParam<const char*> {
     for (const auto* table : kernels::available())
       if (table->packed_bytes(DType::Q8_0, 64, 64) > 0) isas.emplace_back(table->isa);
     if (isas.empty()) GTEST_SKIP() << "not run: nothing is packed here";
-    const auto converted = convert_model(fmt::format("{}/models/{}", LLADA_SOURCE_DIR, GetParam()), model, "q8_0", {});
-    ASSERT_TRUE(converted) << converted.error().message;
+    const auto converted =
+        must(convert_model(fmt::format("{}/models/{}", LLADA_SOURCE_DIR, GetParam()), model, "q8_0", {}));
   }
 
   LoadOptions options(PackCache::Use use, std::string isa = "") {
@@ -95,8 +95,7 @@ TEST_P(PackCacheTest, EveryInstructionSetHasItsOwnOrThatOfItsLayout) {
   size_t layouts = 0;
   for (const std::string& isa : isas) {
     const Loaded without = load(options(PackCache::Use::none, isa));
-    const auto made = make_packed(model, options(PackCache::Use::found, isa), {});
-    ASSERT_TRUE(made) << made.error().message;
+    const auto made = must(make_packed(model, options(PackCache::Use::found, isa), {}));
     const std::string_view layout = kernels::packed_layout(**kernels::select(isa));
     layouts += layout == isa ? 1 : 0;
     EXPECT_EQ(made->made, layout == isa) << isa;
@@ -139,8 +138,7 @@ TEST_P(PackCacheTest, IsMadeAgainWhenTheModelHasChanged) {
 }
 
 TEST_P(PackCacheTest, DamageIsAWarningAndTheFileIsMadeAgain) {
-  const auto made = make_packed(model, options(PackCache::Use::found), {});
-  ASSERT_TRUE(made);
+  const auto made = must(make_packed(model, options(PackCache::Use::found), {}));
   const Loaded without = load(options(PackCache::Use::none));
   size_t warned = 0;
   for (const uintmax_t size : {uintmax_t{made->bytes / 2}, uintmax_t{10}, uintmax_t{0}}) {
@@ -151,8 +149,7 @@ TEST_P(PackCacheTest, DamageIsAWarningAndTheFileIsMadeAgain) {
     EXPECT_EQ(warnings.size(), ++warned);
     EXPECT_EQ(fs::file_size(made->path), made->bytes);
   }
-  const auto again = make_packed(model, options(PackCache::Use::found), {});
-  ASSERT_TRUE(again);
+  const auto again = must(make_packed(model, options(PackCache::Use::found), {}));
   EXPECT_FALSE(again->made);
 }
 
@@ -202,8 +199,7 @@ TEST_P(PackCacheTest, TwoWhoMakeItAtOnceMakeItOnce) {
 }
 
 TEST_P(PackCacheTest, TheListKnowsWhoseEveryFileIs) {
-  const auto made = make_packed(model, options(PackCache::Use::found), {});
-  ASSERT_TRUE(made);
+  const auto made = must(make_packed(model, options(PackCache::Use::found), {}));
   // What a killed process has left where the file system has no nameless files.
   std::ofstream(made->path + ".123-0.tmp") << "half";
   std::ofstream(cache + "/junk-0123456789abcdef-avx2.packed") << "junk";

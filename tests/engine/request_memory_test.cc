@@ -21,9 +21,7 @@ class RequestMemory : public testing::Test {
     return make_small_model(DType::F32, config);
   }
   static std::shared_ptr<const Model> open(const SmallModel& model) {
-    auto opened = Model::from_memory(in_memory(model), {}, {.device = "cpu", .threads = 1}, {});
-    if (!opened) throw std::runtime_error(opened.error().message);
-    return *opened;
+    return *must(Model::from_memory(in_memory(model), {}, {.device = "cpu", .threads = 1}, {}));
   }
   static std::vector<int32_t> prompt(int64_t count) {
     std::vector<int32_t> tokens(static_cast<size_t>(count));
@@ -166,8 +164,7 @@ TEST_F(RequestMemory, ThatIsNotThereIsTheErrorOfOne) {
   greedy.tokens = prompt(30);
   greedy.options.gen_length = 64, greedy.options.block_length = 64;
   greedy.alternatives = 1;  // 64 rows of 4,000 logits
-  const auto alone = (*Session::create(model, {.threads = 0}))->run(prepare(*model, modest).value(), {});
-  ASSERT_TRUE(alone);
+  const auto alone = must((*Session::create(model, {.threads = 0}))->run(prepare(*model, modest).value(), {}));
   auto scheduler = *Scheduler::create(model, {.row_budget = 4096});
   std::optional<Result<Generation>> first, second;
   ASSERT_TRUE(scheduler->add(prepare(*model, modest).value(), {}, [&](Result<Generation> g) { first = std::move(g); }));

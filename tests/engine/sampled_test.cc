@@ -187,9 +187,8 @@ TEST_F(StopStrings, AreRefusedWhereTheyMeanNothing) {
 TEST_F(StopStrings, AnInterruptedAnswerShowsItsHoles) {
   Request request{.tokens = ids_of(*model_, kJsonPrompt), .options = {}};
   request.options.gen_length = 32;
-  const auto g =
-      session_->run(prepare(*model_, request).value(), [](const decode::StepEvent& event) { return event.step < 9; });
-  ASSERT_TRUE(g);
+  const auto g = must(
+      session_->run(prepare(*model_, request).value(), [](const decode::StepEvent& event) { return event.step < 9; }));
   const int32_t mask = model_->special_ids().mask;
   const auto last = std::ranges::find_if(g->tokens.rbegin(), g->tokens.rend(), [&](int32_t t) { return t != mask; });
   const auto inside = std::count(g->tokens.begin(), last.base(), mask);

@@ -30,8 +30,7 @@ void step(Session& session) {
   decode::DecodeOptions options;
   options.gen_length = options.block_length = 4;
   options.steps = 2;
-  const auto done = session.generate(std::vector<int32_t>{5, 6, 7}, options, {});
-  ASSERT_TRUE(done) << done.error().message;
+  const auto done = must(session.generate(std::vector<int32_t>{5, 6, 7}, options, {}));
 }
 
 TEST(SharedDevice, ATraceIsOfItsSessionsRunsOnly) {
@@ -65,8 +64,7 @@ TEST(ModelFile, ThatWasWrittenToGivesNoAnswer) {
   const auto later = [&] { fs::last_write_time(file, fs::last_write_time(file) + std::chrono::seconds(1)); };
   const auto model = load_model(file.string(), 1);
   const auto session = session_with(model, nullptr);
-  const auto engine = Engine::create(model, {.threads = 1, .row_budget = 64});
-  ASSERT_TRUE(engine);
+  const auto engine = must(Engine::create(model, {.threads = 1, .row_budget = 64}));
   decode::DecodeOptions options;
   options.gen_length = options.block_length = options.steps = 4;
   const std::vector<int32_t> prompt = {5, 6, 7};

@@ -18,8 +18,7 @@ class SimRun : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     path_ = (std::filesystem::temp_directory_path() / fmt::format("llada_sim_run_{}.gguf", ::getpid())).string();
-    const auto report = convert_model(LLADA_SOURCE_DIR "/models/tiny-llada", path_, "q8_0", {});
-    if (!report) throw std::runtime_error(report.error().message);
+    must(convert_model(LLADA_SOURCE_DIR "/models/tiny-llada", path_, "q8_0", {}));
     items_ = load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json");
   }
   static void TearDownTestSuite() { std::filesystem::remove(path_); }
@@ -77,8 +76,7 @@ TEST_F(SimRun, EveryWindowGivesTheCpusAnswer) {
   strategies.back().threshold = 0.7;
   const std::vector<int> windows = quick() ? std::vector{10, 50} : std::vector{10, 20, 30, 45, 60, 75, 90, 100};
   for (size_t s = 0; s < strategies.size(); ++s) {
-    const auto expected = answer("cpu", strategies[s]);
-    ASSERT_TRUE(expected) << expected.error().message;
+    const auto expected = must(answer("cpu", strategies[s]));
     EXPECT_FALSE(expected->stats.emulated);
     for (const int window : windows) {
       const auto got = answer(fmt::format("sim:v79-8elite,window={}%,fallback=none", window), strategies[s]);
@@ -104,8 +102,7 @@ TEST_F(SimRun, AFixedLatenessGivesOneAnswerOnEveryDevice) {
       options.block_length = 4, options.revise_rows = 2;
       constexpr int64_t kLess = 8;
       if (sampled) options.temperature = 2;
-      const auto expected = answer("cpu", options, kLess);
-      ASSERT_TRUE(expected) << expected.error().message;
+      const auto expected = must(answer("cpu", options, kLess));
       passes += expected->stats.decode.sparse_forwards;
       answers.insert(expected->tokens);
       std::vector<std::string> devices = {"sim:v79-8elite,window=50%,fallback=none"};
@@ -134,8 +131,7 @@ TEST_F(SimRun, ReadyResultsNeedNoWaiting) {
   EXPECT_EQ(at_once->tokens, ready->tokens);
   EXPECT_EQ(at_once->stats.decode, ready->stats.decode);
   for (int seed = 0; seed < (quick() ? 2 : 20); ++seed) {
-    const auto got = answer(fmt::format("cpu,late=40:{}", seed), options);
-    ASSERT_TRUE(got) << got.error().message;
+    const auto got = must(answer(fmt::format("cpu,late=40:{}", seed), options));
     EXPECT_EQ(got->tokens.size(), 32u);
     EXPECT_LE(got->stats.decode.sparse_forwards, at_once->stats.decode.sparse_forwards);
   }
@@ -172,11 +168,10 @@ TEST_F(SimRun, NoStepWaitsForASlowPass) {
   decode::DecodeOptions options = strategy(decode::KvChoice::dual);
   check_apart(options, decode::kReady);
   options.block_length = 4;
-  const auto model = Model::load(path_, {.device = "cpu,late=1000:1", .plugin = &failing_devices(), .threads = 2});
-  ASSERT_TRUE(model);
+  const auto model =
+      must(Model::load(path_, {.device = "cpu,late=1000:1", .plugin = &failing_devices(), .threads = 2}));
   Trace trace;
-  auto session = Session::create(*model, {.threads = 0, .trace = &trace, .warn = {}});
-  ASSERT_TRUE(session);
+  auto session = must(Session::create(*model, {.threads = 0, .trace = &trace, .warn = {}}));
   const GoldenItem& item = items_.back();
   ASSERT_TRUE((*session)->generate(std::span(item.canvas).first(static_cast<size_t>(item.prompt_tokens)), options, {}));
   session->reset();  // which waits for the last pass
@@ -193,8 +188,7 @@ TEST_F(SimRun, NoStepWaitsForASlowPass) {
 
 TEST_F(SimRun, FailuresAreRetriedOnTheCpuWithTheSameAnswer) {
   const auto options = strategy(decode::KvChoice::prefix);
-  const auto expected = answer("cpu", options);
-  ASSERT_TRUE(expected);
+  const auto expected = must(answer("cpu", options));
   for (const char* device :
        {"sim:v79-8elite,window=50%,fail=allocate", "sim:v79-8elite,window=50%,fail=map:2",
         "sim:v79-8elite,window=50%,fail=map:7", "sim:v79-8elite,window=50%,fail=submit:90",

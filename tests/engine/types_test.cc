@@ -8,6 +8,7 @@
 
 #include "engine/session.h"
 #include "formats/convert.h"
+#include "must.h"
 #include "study/synth.h"
 #include "tensor/computed.h"
 
@@ -24,11 +25,9 @@ TEST_P(TypesOfFiles, OpenWithTheLogitsOfTheirDequantization) {
   const std::string file = folder / "model.gguf", floats = folder / "floats.gguf";
   const auto request = synth_request("tiny", name, 0);
   ASSERT_TRUE(request && synthesize_file(file, *request, {.threads = 2}));
-  const auto model = Model::load(file, {.threads = 2});
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = must(Model::load(file, {.threads = 2}));
   ASSERT_TRUE(convert_to_gguf((*model)->file(), nullptr, floats, {.type = DType::F32, .progress = {}}));
-  const auto dequantized = Model::load(floats, {.threads = 2});
-  ASSERT_TRUE(dequantized) << dequantized.error().message;
+  const auto dequantized = must(Model::load(floats, {.threads = 2}));
   std::filesystem::remove_all(folder);
 
   const std::vector<int32_t> tokens = {1, 2, 3, 5, 8, 13, 21, 34, 1006, 1006}, wanted = {0, 4, 8, 9};

@@ -33,9 +33,7 @@ const std::string& converted(const std::string& kind) {
 
 std::shared_ptr<const Model> load(const std::string& kind, LoadOptions options = {}) {
   options.threads = 2;
-  const auto model = Model::load(converted(kind), options);
-  if (!model) throw std::runtime_error(model.error().message);
-  return *model;
+  return *must(Model::load(converted(kind), options));
 }
 
 decode::DecodeOptions published(const json& answer, decode::KvChoice kv = decode::KvChoice::block) {
@@ -65,8 +63,7 @@ TEST(Wedlm, LogitsAndAnswersAreThoseOfItsClassAndLoop) {
 TEST(Wedlm, FoldersAndFilesSayTheSame) {
   for (const std::string kind : kKinds)
     for (const std::string& path : {kMade + kind, converted(kind)}) {
-      const auto file = ModelFile::open(path);
-      ASSERT_TRUE(file) << file.error().message;
+      const auto file = must(ModelFile::open(path));
       EXPECT_TRUE(file->config().decided_first);
       EXPECT_EQ(file->config().attention_block, 16);
       EXPECT_EQ(file->config().mask_id, 90);
@@ -107,13 +104,11 @@ TEST(Wedlm, WindowsOfOneDecideOneTokenAfterTheOther) {
 
 TEST(Wedlm, KeptPrefixesChangeNothing) {
   const auto model = load("qwen3");
-  const auto session = Session::create(model, {.prefixes = std::make_shared<PrefixCache>(int64_t{1} << 24)});
-  ASSERT_TRUE(session) << session.error().message;
+  const auto session = must(Session::create(model, {.prefixes = std::make_shared<PrefixCache>(int64_t{1} << 24)}));
   json asked = golden("qwen3")["answers"][2];
   int64_t reused = 0;
   for (int repeat = 0; repeat < 2; ++repeat) {
-    const auto shared = (*session)->generate(asked["prompt"].get<std::vector<int32_t>>(), published(asked), {});
-    ASSERT_TRUE(shared) << shared.error().message;
+    const auto shared = must((*session)->generate(asked["prompt"].get<std::vector<int32_t>>(), published(asked), {}));
     EXPECT_EQ(shared->tokens, generate(model, asked, published(asked)).tokens);
     reused += shared->stats.reused_positions;
   }
@@ -146,8 +141,7 @@ TEST(Wedlm, AChainIsTheProductOfItsForwards) {
   std::vector<int32_t> text = kText;
   text.erase(std::ranges::find(text, 90));
   const auto prompt = prompt_with_a_mask(41);
-  const auto got = (*session)->score(scored(prompt, {text}, ScoreMethod::chain));
-  ASSERT_TRUE(got) << got.error().message;
+  const auto got = must((*session)->score(scored(prompt, {text}, ScoreMethod::chain)));
   const auto logs = token_logs(got->continuations[0]);
   for (size_t i = 0; i < text.size(); ++i) {
     std::vector<int32_t> canvas = prompt;
@@ -168,8 +162,7 @@ TEST(Wedlm, WhatDecodingWritesIsGreedy) {
     json answer = golden("qwen3")["answers"][1];
     answer["window"] = 1, answer["length"] = 12, answer["prompt"] = prompt_with_a_mask(length);
     std::vector<int32_t> text = generate(model, answer, published(answer)).tokens;
-    const auto got = (*session)->score(scored(answer["prompt"], {text}, ScoreMethod::chain));
-    ASSERT_TRUE(got) << got.error().message;
+    const auto got = must((*session)->score(scored(answer["prompt"], {text}, ScoreMethod::chain)));
     EXPECT_EQ(got->continuations[0].greedy, true) << length;
   }
 }
@@ -183,14 +176,12 @@ TEST(Wedlm, AScoreDoesNotKnowItsCompany) {
        {ScoreMethod::chain, ScoreMethod::pseudo, ScoreMethod::monte_carlo, ScoreMethod::duel}) {
     auto request = scored(prompt_with_a_mask(70), {kText, other}, method);
     request.options.order.block_length = 16, request.options.order.acceptance = decode::Acceptance::wedlm;
-    const auto together = (*session)->score(request);
-    ASSERT_TRUE(together) << together.error().message;
+    const auto together = must((*session)->score(request));
     int64_t rows = 0, forwards = 0;
     for (size_t c = 0; c < 2; ++c) {
       ScoreRequest one = request;
       one.continuations = {request.continuations[c]};
-      const auto alone = (*session)->score(one);
-      ASSERT_TRUE(alone) << alone.error().message;
+      const auto alone = must((*session)->score(one));
       EXPECT_EQ(token_logs(together->continuations[c]), token_logs(alone->continuations[0])) << method_name(method);
       EXPECT_EQ(together->continuations[c].greedy, alone->continuations[0].greedy);
       rows += alone->rows, forwards += alone->forwards;
@@ -223,9 +214,8 @@ TEST(Wedlm, RefusesWhatItsWindowCannotDo) {
   json asked = golden("qwen3")["answers"][0];
   decode::DecodeOptions o = published(asked);
   o.neighbour_penalty = 1;
-  const auto refused = (*Session::create(model, {}))->generate(std::vector<int32_t>{5, 6}, o, {});
-  ASSERT_FALSE(refused);
-  EXPECT_THAT(refused.error().message, HasSubstr("neighbour_penalty: found 1 with a model that reads finished text"));
+  EXPECT_THAT(why_not((*Session::create(model, {}))->generate(std::vector<int32_t>{5, 6}, o, {})),
+              HasSubstr("neighbour_penalty: found 1 with a model that reads finished text"));
 }
 
 }  // namespace

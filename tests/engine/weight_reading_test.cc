@@ -7,6 +7,7 @@
 
 #include "engine/model.h"
 #include "engine/request.h"
+#include "must.h"
 
 namespace llada {
 namespace {
@@ -18,8 +19,7 @@ TEST(Loading, TellsTheBytesThatAreReadInTheirOrder) {
   LoadOptions options;
   options.threads = 2;
   options.progress = [&](int64_t done, int64_t total) { told.emplace_back(done, total); };
-  const auto model = Model::load(kModelFolder, options);
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = must(Model::load(kModelFolder, options));
   ASSERT_FALSE(told.empty());
   EXPECT_EQ(told.front().first, 0);
   EXPECT_TRUE(std::ranges::is_sorted(told));
@@ -59,8 +59,7 @@ TEST(Loading, AnErrorBeforeTheWeightsEndsItThere) {
 }
 
 TEST(Loading, WeightsThatWereNotPlannedAreNoProgress) {
-  const auto file = ModelFile::open(kModelFolder);
-  ASSERT_TRUE(file);
+  const auto file = must(ModelFile::open(kModelFolder));
   std::vector<TensorView> views;
   for (const auto& tensor : file->tensors()) views.push_back(tensor.view);
   std::vector<int64_t> told;

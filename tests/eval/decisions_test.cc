@@ -20,8 +20,7 @@ const char* const kRows =
 )";
 
 TEST(DecideTasks, RowsOfEveryKind) {
-  const auto tasks = parse_decide_tasks(kRows, "rows", 0);
-  ASSERT_TRUE(tasks) << tasks.error().message;
+  const auto tasks = must(parse_decide_tasks(kRows, "rows", 0));
   ASSERT_EQ(tasks->size(), 5u) << "a task that asks for a text is none";
   EXPECT_EQ((*tasks)[0].right, 1u) << "no";
   EXPECT_EQ((*tasks)[1].question.instructions, "Which number is the smallest?");
@@ -69,8 +68,7 @@ TEST(DecideTasks, AnswersAreThoseOfTheModelAndInOrder) {
   const auto tasks = parse_decide_tasks(kRows, "rows", 0).value();
   const auto model = shipped_model();
   const auto engine = Engine::create(model, {.row_budget = 256}).value();
-  const auto report = decide_tasks(model, *engine, tasks, {}, [](int64_t) { return true; });
-  ASSERT_TRUE(report) << report.error().message;
+  const auto report = must(decide_tasks(model, *engine, tasks, {}, [](int64_t) { return true; }));
   ASSERT_EQ(report->answers.size(), tasks.size());
   for (size_t i = 0; i < tasks.size(); ++i) {
     const auto alone = engine->submit_decide(start_decide(model, {tasks[i].state, {tasks[i].question}}).value());

@@ -5,7 +5,6 @@
 #include <gtest/gtest.h>
 #include <pthread.h>
 
-#include <cmath>
 #include <cstdlib>
 
 #include "base/file.h"
@@ -50,9 +49,7 @@ EvaluateOptions compared(int workers) {
 }
 
 Evaluation run(const std::vector<StrategyUnderTest>& strategies, EvaluateOptions options) {
-  auto evaluation = evaluate(shipped_model(), some_examples(), strategies, std::move(options));
-  if (!evaluation) throw std::runtime_error(evaluation.error().message);
-  return std::move(*evaluation);
+  return *must(evaluate(shipped_model(), some_examples(), strategies, std::move(options)));
 }
 
 void expect_same_but_time(const Score& a, const Score& b) {
@@ -133,25 +130,20 @@ TEST(Evaluate, WithoutMemoryOrThreadsItIsAnErrorAndTheNextRunWorks) {
   options.progress = [&](int64_t, int64_t, const std::string&) {
     if (refused) throw std::bad_alloc();
   };
-  const auto evaluator = Evaluator::create(shipped_model(), some_examples(), std::move(options));
-  ASSERT_TRUE(evaluator) << evaluator.error().message;
+  const auto evaluator = must(Evaluator::create(shipped_model(), some_examples(), std::move(options)));
   const auto answers = [&] { return (*evaluator)->answers(threshold(0.3), (*evaluator)->all()); };
   refused = true;
-  const auto without_memory = answers();
-  ASSERT_FALSE(without_memory);
-  EXPECT_EQ(without_memory.error().message, "out of memory");
+  EXPECT_EQ(why_not(answers()), "out of memory");
   refused = false;
   pthread_attr_t usual, huge;
   ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
   ASSERT_EQ(::pthread_getattr_default_np(&huge), 0);
   ASSERT_EQ(::pthread_attr_setstacksize(&huge, size_t{1} << 47), 0);  // no address space has room for it
   ASSERT_EQ(::pthread_setattr_default_np(&huge), 0);
-  const auto without_threads = answers();
+  const std::string without_threads = why_not(answers());
   ASSERT_EQ(::pthread_setattr_default_np(&usual), 0);
-  ASSERT_FALSE(without_threads);
-  EXPECT_EQ(without_threads.error().message, "the system gives no thread or no memory for one");
-  const auto again = answers();
-  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(without_threads, "the system gives no thread or no memory for one");
+  const auto again = must(answers());
   EXPECT_EQ(again->size(), some_examples().size());
 }
 
@@ -214,8 +206,7 @@ TEST(Evaluate, AHastyStrategyIsFarther) {
   options.reference->gen_length = 40;
   std::vector<StrategyUnderTest> strategies = {threshold(0.9), threshold(0.01)};
   for (auto& strategy : strategies) strategy.options.gen_length = 40;
-  const auto evaluation = evaluate(shipped_model(), a_hard_example(), strategies, std::move(options));
-  ASSERT_TRUE(evaluation) << evaluation.error().message;
+  const auto evaluation = must(evaluate(shipped_model(), a_hard_example(), strategies, std::move(options)));
   const Score &careful = evaluation->results[0].total, &hasty = evaluation->results[1].total;
   EXPECT_LT(hasty.nfe, careful.nfe);
   EXPECT_LT(hasty.cpu_seconds, careful.cpu_seconds);
@@ -286,11 +277,9 @@ TEST(Evaluate, WhatIsDoneByAStopIsKept) {
 
 TEST(Likelihood, IsThatOfSingleForwards) {
   const auto model = shipped_model();
-  auto session = Session::create(model, {.threads = 1, .trace = nullptr});
-  ASSERT_TRUE(session);
+  auto session = must(Session::create(model, {.threads = 1, .trace = nullptr}));
   const ChatMessage message{"user", some_examples()[0].prompt};
-  const auto prompt = model->chat_ids({&message, 1});
-  ASSERT_TRUE(prompt);
+  const auto prompt = must(model->chat_ids({&message, 1}));
   const std::vector<int32_t> response = model->tokenizer().encode("3 6 38");
   double by_hand = 0, in_pairs = 0;
   const size_t half = (response.size() + 1) / 2;
@@ -318,8 +307,7 @@ TEST(Likelihood, IsThatOfSingleForwards) {
     EXPECT_EQ(exit_status(refused.error()), 2);
     EXPECT_FALSE((*session)->logits(strange, std::vector<int32_t>{0}));
   }
-  const auto nothing = pseudo_log_likelihood(**session, *prompt, {}, 0);
-  ASSERT_TRUE(nothing);
+  const auto nothing = must(pseudo_log_likelihood(**session, *prompt, {}, 0));
   EXPECT_EQ(nothing->tokens, 0);
 }
 
@@ -331,8 +319,7 @@ TEST(Reference, TextComesBack) {
   answer.score.seconds = 0.1;
   answer.score.cpu_seconds = 0.07;
   store.put(0xfedcba9876543210, answer);
-  const auto back = ReferenceStore::parse(store.text(), "f", key);
-  ASSERT_TRUE(back) << back.error().message;
+  const auto back = must(ReferenceStore::parse(store.text(), "f", key));
   EXPECT_EQ(back->text(), store.text());
   ASSERT_NE(back->find(0xfedcba9876543210), nullptr);
   EXPECT_EQ(back->find(0xfedcba9876543210)->tokens, answer.tokens);

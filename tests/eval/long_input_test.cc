@@ -10,6 +10,7 @@
 #include "base/pages.h"
 #include "base/random.h"
 #include "eval/evaluate.h"
+#include "must.h"
 #include "study/synth.h"
 
 namespace llada::eval::long_input {
@@ -23,12 +24,10 @@ class LongInput : public ::testing::Test {
   void SetUp() override {
     path_ = (std::filesystem::temp_directory_path() / ("llada_long_input_" + std::to_string(::getpid()) + ".gguf"))
                 .string();
-    const auto request = synth_request("tiny", "q8_0", 0);
-    ASSERT_TRUE(request) << request.error().message;
+    const auto request = must(synth_request("tiny", "q8_0", 0));
     ASSERT_EQ(request->preset.config.head_dim, 64);
     ASSERT_GE(request->preset.config.context, 4096);
-    const auto written = synthesize_file(path_, *request, {.threads = 2});
-    ASSERT_TRUE(written) << written.error().message;
+    const auto written = must(synthesize_file(path_, *request, {.threads = 2}));
   }
   void TearDown() override {
     fill_forgotten_memory(0xff);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "formats/temp_folder.h"
+#include "must.h"
 
 namespace llada::eval {
 namespace {
@@ -32,13 +33,11 @@ Score some_score() {
 TEST(Measurements, ComeBackFromTheFile) {
   const TempFolder folder;
   {
-    auto store = MeasurementStore::open(folder / "measured", kKey, kLatency);
-    ASSERT_TRUE(store) << store.error().message;
+    auto store = must(MeasurementStore::open(folder / "measured", kKey, kLatency));
     ASSERT_TRUE(store->put("--threshold 0.9", {0, 4, 2}, some_score()));
     ASSERT_TRUE(store->put("--threshold 0.9", {1}, Score{.n = 1, .compared = 1}));
   }
-  const auto again = MeasurementStore::open(folder / "measured", kKey, {{1, 99}});
-  ASSERT_TRUE(again) << again.error().message;
+  const auto again = must(MeasurementStore::open(folder / "measured", kKey, {{1, 99}}));
   EXPECT_EQ(again->size(), 2u);
   ASSERT_EQ(again->latency().size(), 2u);  // of the measurements, not of today
   EXPECT_EQ(again->latency()[1].ms, 1.0 / 3);
@@ -56,14 +55,12 @@ TEST(Measurements, ComeBackFromTheFile) {
 }
 
 TEST(Measurements, AreRefusedWhereTheyDoNotBelong) {
-  const auto store = MeasurementStore::open("", kKey, kLatency);
-  ASSERT_TRUE(store);
+  const auto store = must(MeasurementStore::open("", kKey, kLatency));
   const std::string head = store->text();
   const auto error = [](const std::string& text, MeasurementStore::Key key = kKey) {
-    const auto parsed = MeasurementStore::parse(text, "f", std::move(key));
-    return parsed ? std::string("accepted") : parsed.error().message;
+    return why_not(MeasurementStore::parse(text, "f", std::move(key)));
   };
-  EXPECT_EQ(error(head), "accepted");
+  EXPECT_EQ(error(head), "");
   MeasurementStore::Key other = kKey;
   other.tasks = "cafe";
   EXPECT_NE(error(head, other).find("f:1: measured with tasks 'beef', this search has 'cafe'"), std::string::npos);

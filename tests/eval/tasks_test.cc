@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "eval/evaluate.h"
+#include "must.h"
 
 namespace llada::eval {
 namespace {
@@ -42,11 +43,10 @@ TEST(Tasks, ErrorsNameTheLineAndTheField) {
 }
 
 TEST(Tasks, AnOwnRowNeedsPromptAndAnswer) {
-  const auto examples = parse_examples(
-      "{\"prompt\":\"p\",\"answer\":\"a\"}\n"
-      "{\"prompt\":\"p\",\"answer\":\"a\",\"task\":\"sort\",\"response\":\"so a\"}\n",
-      "folder/capitals.jsonl", 0);
-  ASSERT_TRUE(examples) << examples.error().message;
+  const auto examples =
+      must(parse_examples("{\"prompt\":\"p\",\"answer\":\"a\"}\n"
+                          "{\"prompt\":\"p\",\"answer\":\"a\",\"task\":\"sort\",\"response\":\"so a\"}\n",
+                          "folder/capitals.jsonl", 0));
   EXPECT_EQ(examples->at(0).task, "capitals");
   EXPECT_EQ(examples->at(0).response, "a");
   EXPECT_EQ(examples->at(1).task, "sort");
@@ -66,8 +66,7 @@ TEST(Tasks, LimitCountsPerTask) {
   for (int i = 0; i < 5; ++i)
     for (const char* task : {"x", "y"})
       text += fmt::format(R"({{"task":"{}","prompt":"{}","response":"","answer":""}})", task, i) + "\n";
-  const auto examples = parse_examples(text, "f", 2);
-  ASSERT_TRUE(examples);
+  const auto examples = must(parse_examples(text, "f", 2));
   ASSERT_EQ(examples->size(), 4u);
   EXPECT_EQ((*examples)[3].task, "y");
   EXPECT_EQ((*examples)[3].prompt, "1");
@@ -75,8 +74,7 @@ TEST(Tasks, LimitCountsPerTask) {
 
 TEST(Tasks, ShippedFilesAreWhole) {
   for (const auto& [name, size] : {std::pair{"eval_public", 1000u}, {"long_public", 1200u}}) {
-    const auto examples = load_examples(fmt::format(LLADA_SOURCE_DIR "/eval/{}.jsonl", name), 0);
-    ASSERT_TRUE(examples) << examples.error().message;
+    const auto examples = must(load_examples(fmt::format(LLADA_SOURCE_DIR "/eval/{}.jsonl", name), 0));
     EXPECT_EQ(examples->size(), size);
     for (const Example& e : *examples) {
       EXPECT_TRUE(answer_is_right(e, e.response)) << e.task << ": " << e.response;

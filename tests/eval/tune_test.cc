@@ -1,10 +1,12 @@
 // The search over options, on made-up measurements with a known best answer.
 #include "eval/tune.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <map>
+
+#include "must.h"
 
 namespace llada::eval {
 namespace {
@@ -65,12 +67,10 @@ Result<TuneResult> run(double max_loss, std::map<std::string, int64_t>* asked = 
 }
 
 TEST(Tune, FindsTheCheapestWithinTheLoss) {
-  const auto strict = run(0);
-  ASSERT_TRUE(strict) << strict.error().message;
+  const auto strict = must(run(0));
   ASSERT_GE(strict->chosen, 0);
   EXPECT_EQ(strict->frontier[static_cast<size_t>(strict->chosen)].options, "t=8");
-  const auto loose = run(5.5);
-  ASSERT_TRUE(loose);
+  const auto loose = must(run(5.5));
   ASSERT_GE(loose->chosen, 0);
   EXPECT_EQ(loose->frontier[static_cast<size_t>(loose->chosen)].options, "t=7 k=1");
   EXPECT_GT(loose->refused, 0);
@@ -100,8 +100,7 @@ TEST(Tune, WhatWasTriedByAStopIsKept) {
 }
 
 TEST(Tune, TheFrontierIsSortedAndUndominated) {
-  const auto result = run(5.5);
-  ASSERT_TRUE(result);
+  const auto result = must(run(5.5));
   for (size_t i = 1; i < result->frontier.size(); ++i) {
     EXPECT_GE(result->frontier[i].cost, result->frontier[i - 1].cost);
     EXPECT_LT(result->frontier[i].loss(), result->frontier[i - 1].loss());
@@ -111,8 +110,7 @@ TEST(Tune, TheFrontierIsSortedAndUndominated) {
 
 TEST(Tune, MostCandidatesSeeFewExamples) {
   std::map<std::string, int64_t> asked;
-  const auto result = run(0, &asked);
-  ASSERT_TRUE(result);
+  const auto result = must(run(0, &asked));
   int64_t spent = 0, few = 0;
   for (const auto& [options, examples] : asked) spent += examples, few += examples < 400;
   EXPECT_LT(spent, static_cast<int64_t>(asked.size()) * 400);
@@ -122,8 +120,7 @@ TEST(Tune, MostCandidatesSeeFewExamples) {
 
 TEST(Tune, TheHopelessAreGivenUpEarly) {
   std::map<std::string, int64_t> asked;
-  const auto result = run(0, &asked);
-  ASSERT_TRUE(result);
+  const auto result = must(run(0, &asked));
   // The first stage is 25 of the search half: "t=4" loses 5 of every 20, and 9 examples of it are enough to know.
   EXPECT_LT(asked.at("t=4"), 25);
   EXPECT_GE(asked.at("t=9"), 25);
@@ -138,9 +135,8 @@ TEST(Tune, TellsHowFarItIs) {
   std::vector<std::string> news;
   told.progress = [&](const TuneProgress& p) { seen.push_back(p); };
   told.news = [&](const std::string& text) { news.push_back(text); };
-  const auto result = tune(
-      examples_of({{"a", 200}, {"b", 200}}), kAxes, [](const std::string&) { return true; }, sum_of, told);
-  ASSERT_TRUE(result);
+  const auto result =
+      must(tune(examples_of({{"a", 200}, {"b", 200}}), kAxes, [](const std::string&) { return true; }, sum_of, told));
   ASSERT_FALSE(seen.empty());
   EXPECT_EQ(seen.front().done, 0);
   EXPECT_EQ(seen.front().best, "");
@@ -158,9 +154,8 @@ TEST(Tune, TellsHowFarItIs) {
 
 TEST(Tune, NothingIsChosenWhereNothingIsGoodEnough) {
   const std::vector<Axis> axes = {{"t", {"t=7", "t=6"}, 0}};
-  const auto result = tune(
-      examples_of({{"a", 200}}), axes, [](const std::string&) { return true; }, sum_of, request(0.5));
-  ASSERT_TRUE(result);
+  const auto result =
+      must(tune(examples_of({{"a", 200}}), axes, [](const std::string&) { return true; }, sum_of, request(0.5)));
   EXPECT_EQ(result->chosen, -1);
 }
 
@@ -184,9 +179,7 @@ TEST(Tune, ACandidateThatWasLuckyInTheSearchIsFoundOut) {
   const std::vector<Axis> axes = {{"t", {"t=9", "t=8"}, 0}};
   const auto measure =
       losing(examples, [](const std::string& options, size_t, bool held_out) { return options == "t=8" && held_out; });
-  const auto result = tune(
-      examples, axes, [](const std::string&) { return true; }, measure, request(1));
-  ASSERT_TRUE(result);
+  const auto result = must(tune(examples, axes, [](const std::string&) { return true; }, measure, request(1)));
   ASSERT_GE(result->chosen, 0);
   EXPECT_EQ(result->frontier[static_cast<size_t>(result->chosen)].options, "t=9");
 }
@@ -198,9 +191,7 @@ TEST(Tune, WhatHoldsIsChosenBehindWhatHeldInTheSearchAlone) {
   const auto measure = losing(examples, [](const std::string& options, size_t i, bool held_out) {
     return i / 2 < (options == "t=9" ? 1u : held_out ? 2u : 0u);
   });
-  const auto result = tune(
-      examples, axes, [](const std::string&) { return true; }, measure, request(1));
-  ASSERT_TRUE(result);
+  const auto result = must(tune(examples, axes, [](const std::string&) { return true; }, measure, request(1)));
   ASSERT_EQ(result->chosen, 1);
   EXPECT_EQ(result->frontier[0].options, "t=8");
   EXPECT_EQ(result->frontier[1].options, "t=9");
@@ -216,9 +207,8 @@ TEST(Tune, GoesBackToTheAccurateWhereTheCheapFail) {
       sum += Score{.n = 1, .nfe = std::stoi(options), .compared = 1, .lost = options != "60" && i % 50 / 2 == 24};
     return Result<Score>(sum);
   };
-  const auto result = tune(
-      examples_of({{"a", 400}}), axes, [](const std::string&) { return true; }, measure, request(1));
-  ASSERT_TRUE(result);
+  const auto result =
+      must(tune(examples_of({{"a", 400}}), axes, [](const std::string&) { return true; }, measure, request(1)));
   ASSERT_GE(result->chosen, 0);
   EXPECT_EQ(result->frontier[static_cast<size_t>(result->chosen)].options, "60");
 }
@@ -241,11 +231,8 @@ TEST(Tune, HalvesAreBalancedAndDisjoint) {
 TEST(Tune, RefusesWhatItCannotSplit) {
   const auto measure = [](const std::string&, const std::vector<size_t>&) { return Result<Score>(Score{}); };
   const auto all = [](const std::string&) { return true; };
-  const auto one = tune(examples_of({{"a", 1}}), kAxes, all, measure, request(1));
-  ASSERT_FALSE(one);
-  EXPECT_NE(one.error().message.find("task 'a'"), std::string::npos);
-  const auto none = tune(
-      examples_of({{"a", 4}}), kAxes, [](const std::string&) { return false; }, measure, request(1));
+  EXPECT_THAT(why_not(tune(examples_of({{"a", 1}}), kAxes, all, measure, request(1))), testing::HasSubstr("task 'a'"));
+  const auto none = tune(examples_of({{"a", 4}}), kAxes, [](const std::string&) { return false; }, measure, request(1));
   ASSERT_FALSE(none);
   EXPECT_NE(none.error().message.find("cannot start from 't=9'"), std::string::npos);
 }

@@ -11,6 +11,7 @@
 #include "eval/evaluate.h"
 #include "formats/safetensors.h"
 #include "formats/temp_folder.h"
+#include "must.h"
 #include "tensor/half.h"
 
 namespace llada::eval {
@@ -78,12 +79,10 @@ StrategyUnderTest balanced(const std::string& name, bool revises) {
 TEST(UnsureModel, RevisionIsWorthFivePointsAtThreePercentOfTheRows) {
   const TempFolder folder;
   const auto model = unsure_model(folder);
-  auto examples = load_examples(LLADA_SOURCE_DIR "/eval/long_public.jsonl", kOfEachTask);
-  ASSERT_TRUE(examples) << examples.error().message;
+  auto examples = must(load_examples(LLADA_SOURCE_DIR "/eval/long_public.jsonl", kOfEachTask));
   const size_t count = examples->size();
   ASSERT_EQ(count, 300U);
-  auto evaluator = Evaluator::create(model, std::move(*examples), {});
-  ASSERT_TRUE(evaluator) << evaluator.error().message;
+  auto evaluator = must(Evaluator::create(model, std::move(*examples), {}));
   const auto without = (*evaluator)->answers(balanced("without", false), (*evaluator)->all());
   const auto with = (*evaluator)->answers(balanced("with", true), (*evaluator)->all());
   ASSERT_TRUE(without && with);

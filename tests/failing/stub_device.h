@@ -1,7 +1,6 @@
 // Devices that tests change in the one thing that they are about.
 #pragma once
 #include <memory>
-#include <utility>
 
 #include "devices/device.h"
 

@@ -2,13 +2,12 @@
 #pragma once
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <optional>
-#include <stdexcept>
 
 #include "base/file.h"
 #include "engine/session.h"
 #include "geometry/model_files.h"
 #include "geometry/peaked_model.h"
+#include "must.h"
 
 namespace llada {
 
@@ -27,8 +26,7 @@ struct PeakedGolden {
 };
 
 inline PeakedGolden load_peaked_golden(const std::string& name) {
-  const auto text = read_file(LLADA_SOURCE_DIR "/tests/data/geometry/" + name + ".json");
-  if (!text) throw std::runtime_error(text.error().message);
+  const auto text = must(read_file(LLADA_SOURCE_DIR "/tests/data/geometry/" + name + ".json"));
   const auto json = nlohmann::json::parse(*text);
   const auto& run = json.at("generation");
   PeakedGolden g{.checksum = json.at("checksum"),
@@ -53,36 +51,24 @@ struct PeakedEngine {
 
   PeakedEngine(const std::string& name, DType type, const LoadOptions& options)
       : spec(peaked_spec(name)), weights(std::make_unique<SmallModel>(make_peaked_model(spec, type))) {
-    auto opened = Model::from_memory(in_memory(*weights), nullptr, options, {});
-    if (!opened) throw std::runtime_error(opened.error().message);
-    model = std::move(*opened);
+    model = *must(Model::from_memory(in_memory(*weights), nullptr, options, {}));
     open_session();
   }
   // A file or folder.
   PeakedEngine(const std::string& name, const std::string& path, const LoadOptions& options) : spec(peaked_spec(name)) {
-    auto opened = Model::load(path, options);
-    if (!opened) throw std::runtime_error(opened.error().message);
-    model = std::move(*opened);
+    model = *must(Model::load(path, options));
     open_session();
   }
 
   std::vector<float> logits(const std::vector<int32_t>& tokens, const std::vector<int32_t>& positions) const {
-    auto found = session->logits(tokens, positions);
-    if (!found) throw std::runtime_error(found.error().message);
-    return std::move(*found);
+    return *must(session->logits(tokens, positions));
   }
   Generation generate(const std::vector<int32_t>& prompt, const decode::DecodeOptions& options) const {
-    auto found = session->generate(prompt, options, {});
-    if (!found) throw std::runtime_error(found.error().message);
-    return std::move(*found);
+    return *must(session->generate(prompt, options, {}));
   }
 
  private:
-  void open_session() {
-    auto opened = Session::create(model, {});
-    if (!opened) throw std::runtime_error(opened.error().message);
-    session = std::move(*opened);
-  }
+  void open_session() { session = *must(Session::create(model, {})); }
 };
 
 // The engine's logits at the recorded positions beside the recorded ones.

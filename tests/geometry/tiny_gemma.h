@@ -1,8 +1,8 @@
 // A small DiffusionGemma of random weights with a tokenizer and a channel for thoughts, as a file.
 #pragma once
-#include <stdexcept>
 #include <string>
 
+#include "must.h"
 #include "study/presets.h"
 #include "study/synth.h"
 
@@ -35,8 +35,7 @@ inline Preset tiny_gemma() {
 }
 
 inline std::string write_tiny_gemma(const std::string& path, DType type = DType::F32, const Preset& p = tiny_gemma()) {
-  const auto report = synthesize_file(path, {.preset = p, .type = type}, {.threads = 1});
-  if (!report) throw std::runtime_error(report.error().message);
+  must(synthesize_file(path, {.preset = p, .type = type}, {.threads = 1}));
   return path;
 }
 

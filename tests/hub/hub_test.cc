@@ -17,6 +17,7 @@
 #include "hub/cache.h"
 #include "hub/http.h"
 #include "hub/stand_in.h"
+#include "must.h"
 
 namespace llada::test {
 namespace {
@@ -100,8 +101,7 @@ class Pull : public ::testing::Test {
 
 // labels: threads
 TEST_F(Pull, AFolderComesWholeInTheSharedLayout) {
-  const auto pulled = pull();
-  ASSERT_TRUE(pulled) << pulled.error().message;
+  const auto pulled = must(pull());
   EXPECT_EQ(fs::path(pulled->path), snapshot());
   EXPECT_EQ(pulled->commit, hub->commit);
   EXPECT_EQ(pulled->bytes, 7 + 3'000 + 700'001);
@@ -117,8 +117,7 @@ TEST_F(Pull, AFolderComesWholeInTheSharedLayout) {
   for (const auto& entry : fs::directory_iterator(repository() / "blobs"))
     EXPECT_FALSE(entry.path().string().ends_with(".incomplete"));
 
-  const auto again = pull();
-  ASSERT_TRUE(again);
+  const auto again = must(pull());
   EXPECT_EQ(again->downloaded_bytes, 0);
   EXPECT_EQ(again->bytes, pulled->bytes);
   EXPECT_EQ(downloads(), 1);
@@ -163,8 +162,7 @@ TEST_F(Pull, AFolderIsJudgedBeforeItsWeights) {
   };
   expect_failure(pull(), "of another kind", ErrorKind::invalid_input);
   EXPECT_EQ(downloads(), 0) << "the large files lie on the other host";
-  const auto pulled = pull();
-  ASSERT_TRUE(pulled) << pulled.error().message;
+  const auto pulled = must(pull());
   EXPECT_EQ(downloads(), 1);
   EXPECT_EQ(judged, (std::vector<std::string>{snapshot().string(), snapshot().string()}));
   ASSERT_TRUE(pull("owner/name:model.safetensors"));
@@ -195,12 +193,10 @@ TEST_F(Pull, ACommitIsTheOneThatWasAskedFor) {
 }
 
 TEST_F(Pull, AFileOfOddNameAndAnEmptyOne) {
-  const auto odd = pull("owner/name:sub dir/x+y.txt");
-  ASSERT_TRUE(odd) << odd.error().message;
+  const auto odd = must(pull("owner/name:sub dir/x+y.txt"));
   EXPECT_EQ(read(odd->path), "odd name");
   EXPECT_EQ(fs::read_symlink(odd->path), fs::path("../../../blobs") / hub->etag("sub dir/x+y.txt"));
-  const auto empty = pull("owner/name:empty.txt");
-  ASSERT_TRUE(empty) << empty.error().message;
+  const auto empty = must(pull("owner/name:empty.txt"));
   EXPECT_EQ(fs::file_size(empty->path), 0u);
 }
 
@@ -213,8 +209,7 @@ TEST_F(Pull, WhatAnotherToolHasCachedIsUsedOffline) {
   fs::create_symlink(fs::path("../../blobs") / hub->etag("model.safetensors"), snapshot() / "m-Q8_0.gguf");
   std::ofstream(repository() / "refs" / "main") << hub->commit << "\n";
   settings.offline = true;
-  const auto pulled = pull("owner/name:Q8_0");
-  ASSERT_TRUE(pulled) << pulled.error().message;
+  const auto pulled = must(pull("owner/name:Q8_0"));
   EXPECT_EQ(read(pulled->path), "weights");
   EXPECT_TRUE(hub->asked().empty());
   EXPECT_NE(pull("owner/other").error().message.find("not in the cache (offline"), std::string::npos);
@@ -226,8 +221,7 @@ TEST_F(Pull, WhatAnotherToolHasCachedIsUsedOffline) {
 TEST_F(Pull, AServerThatIsGoneIsNoMatterWhereTheModelIsThere) {
   ASSERT_TRUE(pull());
   hub->instead = [](const WebRequest&) { return WebReply{.status = 503, .headers = {}, .body = ""}; };
-  const auto cached = pull("owner/name", true);
-  ASSERT_TRUE(cached) << cached.error().message;
+  const auto cached = must(pull("owner/name", true));
   EXPECT_TRUE(cached->from_cache);
   EXPECT_NE(said.find("using the copy in the cache"), std::string::npos);
   EXPECT_FALSE(pull("owner/name", false));
@@ -236,8 +230,7 @@ TEST_F(Pull, AServerThatIsGoneIsNoMatterWhereTheModelIsThere) {
 TEST_F(Pull, GoesOnWhereAnEarlierAttemptStopped) {
   const std::string& whole = hub->files.at("model.safetensors").content;
   leave("model.safetensors", whole.substr(0, 300'000));
-  const auto pulled = pull();
-  ASSERT_TRUE(pulled) << pulled.error().message;
+  const auto pulled = must(pull());
   EXPECT_EQ(pulled->downloaded_bytes, pulled->bytes - 300'000);
   EXPECT_EQ(hub->asked_elsewhere().back().header("range"), "bytes=300000-");
   EXPECT_EQ(read(snapshot() / "model.safetensors"), whole);
@@ -285,14 +278,12 @@ class PullInPieces : public Pull {
 };
 
 TEST_F(PullInPieces, TheyArePutTogetherOnce) {
-  const auto pulled = pull();
-  ASSERT_TRUE(pulled) << pulled.error().message;
+  const auto pulled = must(pull());
   EXPECT_EQ(fs::path(pulled->path), snapshot() / "m.gguf");
   EXPECT_EQ(read(pulled->path), whole());
   EXPECT_EQ(pulled->downloaded_bytes, 605'001);
   for (const char* piece : {"m.gguf.part1of3", "m.gguf.part3of3"}) EXPECT_TRUE(fs::exists(snapshot() / piece));
-  const auto again = pull("owner/name:m.gguf");
-  ASSERT_TRUE(again) << again.error().message;
+  const auto again = must(pull("owner/name:m.gguf"));
   EXPECT_EQ(again->path, pulled->path);
   EXPECT_EQ(again->downloaded_bytes, 0);
   EXPECT_EQ(downloads(), 3);
@@ -344,8 +335,7 @@ TEST_F(PullInPieces, AStopLosesNoByteAndLeavesNoFile) {
   ASSERT_FALSE(stopped);
   EXPECT_FALSE(fs::exists(snapshot() / "m.gguf"));
   stop = false, stop_at = -1;
-  const auto pulled = pull();
-  ASSERT_TRUE(pulled) << pulled.error().message;
+  const auto pulled = must(pull());
   EXPECT_LE(pulled->downloaded_bytes, 605'001 - 300'000);
   EXPECT_EQ(read(pulled->path), whole());
 }
@@ -364,8 +354,7 @@ TEST_F(Pull, AnotherBeginningThanTheFilesIsFetchedAgain) {
     fs::remove_all(root / "cache");
     said.clear();
     leave("model.safetensors", noise(bytes, 99));
-    const auto pulled = pull();
-    ASSERT_TRUE(pulled) << pulled.error().message;
+    const auto pulled = must(pull());
     EXPECT_EQ(read(snapshot() / "model.safetensors"), hub->files.at("model.safetensors").content) << bytes;
     EXPECT_EQ(said.find("downloaded anew") != std::string::npos, bytes < 900'000u) << said;
   }
@@ -377,8 +366,7 @@ TEST_F(Pull, BreaksInTheMiddleAreTriedAgainFromThere) {
   hub->change = [&](const WebRequest& request, WebReply& reply) {
     if (request.path == "/bytes/model.safetensors" && times++ < 5) reply.cut = 100'000;
   };
-  const auto pulled = pull();
-  ASSERT_TRUE(pulled) << pulled.error().message;
+  const auto pulled = must(pull());
   EXPECT_EQ(downloads(), 6);
   EXPECT_EQ(pulled->downloaded_bytes, pulled->bytes) << "no byte twice";
   EXPECT_EQ(read(snapshot() / "model.safetensors"), hub->files.at("model.safetensors").content);
@@ -392,8 +380,7 @@ TEST_F(Pull, AServerWithoutRangesStartsOver) {
     if (reply.status == 206 && request.path.starts_with("/bytes/"))
       reply = {.status = 200, .headers = {}, .body = whole};
   };
-  const auto pulled = pull();
-  ASSERT_TRUE(pulled) << pulled.error().message;
+  const auto pulled = must(pull());
   EXPECT_EQ(pulled->downloaded_bytes, pulled->bytes);
   EXPECT_EQ(read(snapshot() / "model.safetensors"), whole);
 }
@@ -404,8 +391,7 @@ TEST_F(Pull, APartThatWasNotAskedForIsNotTaken) {
     for (auto& [name, value] : reply.headers)
       if (name == "Content-Range") value = "bytes 399999-700000/700001";
   };
-  const auto pulled = pull();
-  ASSERT_TRUE(pulled) << pulled.error().message;
+  const auto pulled = must(pull());
   EXPECT_EQ(read(snapshot() / "model.safetensors"), hub->files.at("model.safetensors").content);
   EXPECT_NE(said.find("another part than was asked for"), std::string::npos) << said;
 }
@@ -502,8 +488,7 @@ TEST_F(Pull, BusyServersAreWaitedFor) {
     if (times++ % 3 == 0) return WebReply{.status = 429, .headers = {}, .body = ""};
     return std::nullopt;
   };
-  const auto pulled = pull();
-  ASSERT_TRUE(pulled) << pulled.error().message;
+  const auto pulled = must(pull());
   EXPECT_EQ(read(snapshot() / "model.safetensors"), hub->files.at("model.safetensors").content);
 }
 
@@ -555,8 +540,7 @@ TEST_F(Pull, ARenamedRepositoryIsFollowedWithinTheHub) {
     if (!request.path.ends_with("?moved")) return std::nullopt;
     return WebReply{.status = 200, .headers = {{"ETag", "\"" + hub->etag("config.json") + "\""}}, .body = R"({"a":1})"};
   };
-  const auto pulled = pull();
-  ASSERT_TRUE(pulled) << pulled.error().message;
+  const auto pulled = must(pull());
   EXPECT_EQ(read(snapshot() / "config.json"), R"({"a":1})");
 }
 
@@ -587,8 +571,7 @@ TEST_F(Pull, AStopLeavesWhatTheNextCallGoesOnWith) {
   EXPECT_LT(left, 700'001u);
   stop_at = -1;
   stop = false;
-  const auto pulled = pull();
-  ASSERT_TRUE(pulled) << pulled.error().message;
+  const auto pulled = must(pull());
   EXPECT_EQ(pulled->downloaded_bytes, 700'001 - static_cast<int64_t>(left)) << "the small files were there";
 }
 

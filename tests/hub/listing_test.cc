@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "hub/repository.h"
+#include "must.h"
 
 namespace llada::test {
 namespace {
@@ -16,8 +17,7 @@ std::string listing_of(const std::string& siblings) {
 }
 
 TEST(Repository, IsReadAsTyped) {
-  const auto request = hub::parse_request("GSAI-ML/LLaDA-8B_1.5:sub/x-Q8_0.gguf", "refs/pr/1");
-  ASSERT_TRUE(request);
+  const auto request = must(hub::parse_request("GSAI-ML/LLaDA-8B_1.5:sub/x-Q8_0.gguf", "refs/pr/1"));
   EXPECT_EQ(request->repository, (hub::Repository{"GSAI-ML", "LLaDA-8B_1.5"}));
   EXPECT_EQ(request->what, "sub/x-Q8_0.gguf");
   EXPECT_EQ(request->revision, "refs/pr/1");
@@ -55,11 +55,10 @@ TEST(Repository, PathsStayBelowTheirFolder) {
 }
 
 TEST(Listing, IsReadWithAndWithoutSizes) {
-  const auto listing = hub::parse_listing(
+  const auto listing = must(hub::parse_listing(
       listing_of(
           R"({"rfilename":"a"},{"rfilename":"d/b","size":7,"x":[]},{"rfilename":"c","size":130,"lfs":{"size":9000000000}})"),
-      "x");
-  ASSERT_TRUE(listing) << listing.error().message;
+      "x"));
   ASSERT_EQ(listing->files.size(), 3u);
   EXPECT_EQ(listing->commit, kCommit);
   EXPECT_EQ(listing->files[0].bytes, -1);

@@ -1,11 +1,12 @@
 // JSON of strangers as a tree: what the library makes of it, in a time that grows as the text does; members in their
 // order, numbers with all their digits.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <ctime>
 #include <functional>
 
 #include "json/parse.h"
+#include "must.h"
 
 namespace llada {
 namespace {
@@ -28,9 +29,7 @@ TEST(JsonTree, WhatIsNoObjectIsRefused) {
   for (const char* text :
        {"", " ", "{", "}", "{\"a\"}", "{\"a\":}", "{\"a\":1,}", "{\"a\":1}}", "{\"a\":1} x", "{\"a\":1e999}",
         "{\"a\":01}", "{\"a\":\"\x01\"}", "{\"a\":\"\xff\"}", "{a:1}", "{\"a\":nan}"}) {
-    const auto read = parse_json_object(text, "f");
-    ASSERT_FALSE(read) << text;
-    EXPECT_THAT(read.error().message, testing::StartsWith("f: not valid JSON")) << text;
+    EXPECT_THAT(why_not(parse_json_object(text, "f")), testing::StartsWith("f: not valid JSON")) << text;
     EXPECT_FALSE(Json::accept(text)) << text;
   }
   EXPECT_EQ(parse_json_object("{\"a\":1} x", "f").error().message, "f: not valid JSON at byte 9 of 9");
@@ -51,15 +50,13 @@ double processor_seconds() {
 TEST(JsonTree, NumbersKeepTheirText) {
   const std::string text =
       R"({"z":[1.10,-0,1e5,-0.0,12345678901234567890123,{"y":0.30,"b":-7,"a":1.5,"c":1e+22,"d":100000.0}],"é":"\"\n","n":null,"t":[true,0]})";
-  auto read = parse_ordered_object(text, "f");
-  ASSERT_TRUE(read);
+  auto read = must(parse_ordered_object(text, "f"));
   EXPECT_EQ(json_text(read->root, read->numbers), text);
   EXPECT_EQ(read->numbers.size(), 6);
   const Json moved = std::move(read->root["z"]);
   EXPECT_EQ(json_text(moved, read->numbers), text.substr(5, text.find("]") - 4));
   EXPECT_EQ(json_text(Json(moved), read->numbers).find("1.10"), std::string::npos);
-  const auto one = parse_json_document("2.50", "f");
-  ASSERT_TRUE(one);
+  const auto one = must(parse_json_document("2.50", "f"));
   EXPECT_EQ(json_text(one->root, {}), "2.5");
   EXPECT_EQ(parse_ordered_object("[1]", "f").error().message, "f: the JSON is not an object");
 }

@@ -14,6 +14,7 @@
 #include "base/random.h"
 #include "memory/arena_plan.h"
 #include "memory/kv_store.h"
+#include "must.h"
 
 namespace llada {
 namespace {
@@ -56,9 +57,8 @@ TEST(ArenaPlan, AChainOfTemporariesNeedsTwoSlots) {
 }
 
 TEST(KvStore, HeadsAreApartAndVersionsStartAbsent) {
-  auto kv =
-      KvStore::create({.layers = 3, .sequences = 2, .kv_heads = 2, .head_dim = 5, .positions = 7, .type = DType::F32});
-  ASSERT_TRUE(kv) << kv.error().message;
+  auto kv = must(
+      KvStore::create({.layers = 3, .sequences = 2, .kv_heads = 2, .head_dim = 5, .positions = 7, .type = DType::F32}));
   for (int l = 0; l < 3; ++l)
     for (int s = 0; s < 2; ++s)
       for (int h = 0; h < 2; ++h) {
@@ -97,8 +97,7 @@ TEST(KvStore, AGrownOneHoldsWhatWasThereAndKnowsNothingOfTheRest) {
   });
   ASSERT_TRUE(kv.reserve_digests(&kv, 64));
   kv.set_version(0, 3, 5), kv.set_version(1, 6, 4), kv.renewed(KvViewer::digests, 1, 0, 3);
-  auto grown = kv.grown(11);
-  ASSERT_TRUE(grown) << grown.error().message;
+  auto grown = must(kv.grown(11));
   EXPECT_EQ(grown->shape().positions, 11);
   each_head([&](int l, int s, int h) {
     for (int i = 0; i < 35; ++i) {

@@ -5,11 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 
 #include "base/random.h"
 #include "memory/llada_8b.h"
+#include "must.h"
 
 namespace llada {
 namespace {
@@ -41,20 +40,17 @@ TEST(Slabs, WeightsOfALayerLieTogetherInFirstUseOrder) {
 }
 
 TEST(Residency, TenSlabsThroughSixPinFourAndStreamSixEvenly) {
-  const auto plan = plan_residency(equal_slabs(10, kPageBytes), 6 * kPageBytes);
-  ASSERT_TRUE(plan);
+  const auto plan = must(plan_residency(equal_slabs(10, kPageBytes), 6 * kPageBytes));
   EXPECT_EQ(plan->streamed, (std::vector<int32_t>{0, 2, 4, 5, 7, 9}));
   EXPECT_EQ(plan->lower_bound(), 4 * kPageBytes);
   EXPECT_EQ(plan->bytes_per_pass(), 6 * kPageBytes) << "two slots above the bound";
-  const auto one = plan_residency(equal_slabs(10, kPageBytes), 6 * kPageBytes, {.slots = 1});
-  ASSERT_TRUE(one);
+  const auto one = must(plan_residency(equal_slabs(10, kPageBytes), 6 * kPageBytes, {.slots = 1}));
   EXPECT_EQ(one->bytes_per_pass(), 5 * kPageBytes);
 }
 
 TEST(Residency, TheSlabAtTheBorderIsCutAtAPage) {
   // 4 slabs of 10 pages, a window of 33: two slots of 10, one slab pinned, 3 pages of another.
-  const auto plan = plan_residency(equal_slabs(4, 10 * kPageBytes), 33 * kPageBytes + 17);
-  ASSERT_TRUE(plan);
+  const auto plan = must(plan_residency(equal_slabs(4, 10 * kPageBytes), 33 * kPageBytes + 17));
   ASSERT_EQ(plan->slabs.size(), 5u);
   const auto cut = std::ranges::find(plan->slabs, 3 * kPageBytes, &Slab::bytes) - plan->slabs.begin();
   ASSERT_LT(cut, 4);
@@ -68,8 +64,7 @@ TEST(Residency, TheSlabAtTheBorderIsCutAtAPage) {
 
 TEST(Residency, EnoughWindowIsNoWork) {
   for (const int64_t v : {kUnlimitedWindow, int64_t{10} * kPageBytes, int64_t{1000} * kPageBytes}) {
-    const auto plan = plan_residency(equal_slabs(10, kPageBytes), v);
-    ASSERT_TRUE(plan);
+    const auto plan = must(plan_residency(equal_slabs(10, kPageBytes), v));
     EXPECT_TRUE(plan->streamed.empty());
     EXPECT_EQ(plan->slots, 0);
     EXPECT_EQ(plan->bytes_per_pass(), 0);
@@ -90,8 +85,7 @@ TEST(Residency, TooSmallAWindowNamesTheOneThatWouldDo) {
 TEST(Residency, TheLargestSlabIsPinned) {
   auto slabs = equal_slabs(8, kPageBytes);
   slabs.push_back({.weights = {8}, .bytes = 4 * kPageBytes, .layer = -1});
-  const auto plan = plan_residency(slabs, 8 * kPageBytes);
-  ASSERT_TRUE(plan);
+  const auto plan = must(plan_residency(slabs, 8 * kPageBytes));
   EXPECT_TRUE(plan->pinned.back());
   EXPECT_EQ(plan->slot_bytes, kPageBytes);
   EXPECT_EQ(plan->bytes_per_pass(), 6 * kPageBytes);
@@ -125,8 +119,7 @@ TEST(Residency, WithinTwoSlabsOfTheBoundAtEveryWindow) {
   for (const SlabGrain grain : {SlabGrain::layer, SlabGrain::half_layer, SlabGrain::op}) {
     const auto slabs = group_slabs(llada_8b(true), grain);
     for (double gib = 1.0; gib < 4.5; gib += 0.05) {
-      const auto plan = plan_residency(slabs, llada_8b_window(gib));
-      ASSERT_TRUE(plan) << plan.error().message;
+      const auto plan = must(plan_residency(slabs, llada_8b_window(gib)));
       EXPECT_LE(plan->bytes_per_pass(), plan->lower_bound() + 2 * 117 * kMiB + 2 * 32 * 1024) << gib;
       EXPECT_LE(plan->bytes_per_pass(), plan->lower_bound() + 2 * std::max(plan->slot_bytes, kPageBytes)) << gib;
     }
@@ -158,8 +151,7 @@ TEST(Residency, RandomSlabsFitTheWindowAndKeepEveryByte) {
 
 // The largest distance between neighbours is at most one more than the smallest: evenly spread.
 TEST(Residency, StreamedLayersAreSpreadEvenly) {
-  const auto plan = plan_residency(group_slabs(llada_8b(false), SlabGrain::layer), llada_8b_window(3.5));
-  ASSERT_TRUE(plan);
+  const auto plan = must(plan_residency(group_slabs(llada_8b(false), SlabGrain::layer), llada_8b_window(3.5)));
   std::vector<int> layers;
   for (const int32_t s : plan->streamed) layers.push_back(plan->slabs[static_cast<size_t>(s)].layer);
   ASSERT_GE(layers.size(), 5u);
@@ -173,8 +165,7 @@ TEST(Residency, StreamedLayersAreSpreadEvenly) {
 
 TEST(Sessions, TwoWindowsHoldWhatOneCannot) {
   const auto slabs = group_slabs(llada_8b(true), SlabGrain::layer);
-  const auto session = split_sessions(slabs, llada_8b_window(3.5), 2);
-  ASSERT_TRUE(session);
+  const auto session = must(split_sessions(slabs, llada_8b_window(3.5), 2));
   EXPECT_EQ(session->front(), 0);
   EXPECT_EQ(session->back(), 1);
   std::array<int64_t, 2> bytes{};

@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "failing/stub_device.h"
+#include "must.h"
 #include "unit_costs.h"
 
 namespace llada {
@@ -54,8 +55,7 @@ class ExpertSplits : public testing::Test {
 TEST_F(ExpertSplits, TheTimeBetweenLayersIsTheDevices) {
   ExpertSplit split(options());
   split.begin_step();
-  const auto first = plan(split, 0);
-  ASSERT_TRUE(first);
+  const auto first = must(plan(split, 0));
   const double experts_s = (*first)->predicted_s;
   EXPECT_EQ(experts_s, 6);
   EXPECT_EQ(split.clock().between_s, 0) << "nothing is known yet";
@@ -84,8 +84,7 @@ TEST_F(ExpertSplits, DamageStopsNobodyButAListener) {
   device_.gates = {std::numeric_limits<float>::quiet_NaN(), 0, 0, 0.5f};
   ExpertSplit split(options());
   split.begin_step();
-  const auto made = plan(split, 0);
-  ASSERT_TRUE(made) << made.error().message;
+  const auto made = must(plan(split, 0));
   EXPECT_EQ((*made)->work.size(), 2u);
   ExpertSplitOptions listening = options();
   listening.costs.reset();

@@ -8,6 +8,7 @@
 #include <numeric>
 
 #include "base/random.h"
+#include "must.h"
 #include "sched/unit_costs.h"
 #include "study/sim/expert_lanes.h"
 #include "study/sim/moe_bound.h"
@@ -42,9 +43,7 @@ TEST(ExpertLanes, RefusesWhatTheHardwareCouldNotDo) {
   Lanes lanes(1e9);
   ExpertLanes experts(lanes, unit_costs(), {.layers = 2, .experts = 4, .slots = 1, .buffer = 1}, false);
   const auto refused = [&](const ExpertsPlan& plan, const char* says) {
-    const auto got = experts.run(plan, kNoTask);
-    ASSERT_FALSE(got) << says;
-    EXPECT_NE(got.error().message.find(says), std::string::npos) << got.error().message;
+    EXPECT_THAT(why_not(experts.run(plan, kNoTask)), testing::HasSubstr(says));
   };
   refused({.layer = 0, .work = {{1, 1, true}}, .moves = {}, .cancelled = {}, .kept = {}, .released = {}},
           "but not there");

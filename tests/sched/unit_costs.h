@@ -1,6 +1,5 @@
 // Costs of experts for plans that are worked by hand.
 #pragma once
-#include "sched/moe_plan.h"
 
 namespace llada {
 

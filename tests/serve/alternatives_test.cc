@@ -2,7 +2,6 @@
 // same canvases on their own.
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "engine/request_memory.h"
 #include "serve/fixture.h"
@@ -67,12 +66,9 @@ TEST_F(Alternatives, AreThoseOfTheForwardThatDecided) {
   const auto prompt = chat_prompt(kSum);
   const auto rows = deciding_rows(prompt, 32);
   json body = {{"max_tokens", 32}, {"llada", {{"preset", "exact"}}}};
-  const std::string without =
-      post("/v1/chat/completions", chat_body(kSum, body)).json()["choices"][0]["message"]["content"];
+  const std::string without = post_chat(kSum, body).json()["choices"][0]["message"]["content"];
   body.update({{"logprobs", true}, {"top_logprobs", 5}});
-  const auto reply = post("/v1/chat/completions", chat_body(kSum, body));
-  ASSERT_EQ(reply.status, 200) << reply.body;
-  const json choice = reply.json()["choices"][0];
+  const json choice = ok(post_chat(kSum, body)).json()["choices"][0];
   EXPECT_EQ(choice["message"]["content"], without);
   const json content = choice["logprobs"]["content"];
   ASSERT_GT(content.size(), 3u);
@@ -98,9 +94,7 @@ TEST_F(Alternatives, OfCompletionsNameTheTokenToo) {
     json body = {{"prompt", chat_prompt(kSum)}, {"max_tokens", 16}, {"temperature", 2}, {"seed", seed}};
     const std::string without = post("/v1/completions", body).json()["choices"][0]["text"];
     body["logprobs"] = 3;
-    const auto reply = post("/v1/completions", body);
-    ASSERT_EQ(reply.status, 200) << reply.body;
-    const json choice = reply.json()["choices"][0];
+    const json choice = ok(post("/v1/completions", body)).json()["choices"][0];
     EXPECT_EQ(choice["text"], without);
     const json probs = choice["logprobs"];
     EXPECT_EQ(probs["tokens"].size(), probs["top_logprobs"].size());
@@ -125,9 +119,7 @@ TEST_F(Alternatives, OfEveryWayToDecode) {
                            R"({"threshold": 0.3, "stable_threshold": 1, "kv": "dual", "revise_lateness": 0})"}) {
     const json way = json::parse(text);
     const auto reply =
-        post("/v1/chat/completions",
-             chat_body(kSum, {{"max_tokens", 32}, {"logprobs", true}, {"top_logprobs", 2}, {"llada", way}}));
-    ASSERT_EQ(reply.status, 200) << reply.body;
+        ok(post_chat(kSum, {{"max_tokens", 32}, {"logprobs", true}, {"top_logprobs", 2}, {"llada", way}}));
     std::string joined;
     const json choice = reply.json()["choices"][0];
     for (const json& entry : choice["logprobs"]["content"]) {
@@ -168,8 +160,7 @@ TEST_F(Alternatives, OfATokenThatRevisionChanged) {
   for (const int64_t lateness : {decode::kFused, int64_t{0}}) {
     request.options.revise_lateness = lateness;
     if (lateness != decode::kFused) request.options.kv = decode::KvChoice::dual;
-    const auto g = session->run(prepare(*tiny_model(), request).value(), {});
-    ASSERT_TRUE(g) << g.error().message;
+    const auto g = must(session->run(prepare(*tiny_model(), request).value(), {}));
     ASSERT_GT(g->stats.decode.counters.revisions_changed, 0);
     for (const TokenScore& score : g->scores) {
       ASSERT_EQ(score.top.size(), 3u);

@@ -24,14 +24,12 @@ std::string content(const Received& reply) {
 
 TEST_F(Answers, AreGoldenOnes) {
   for (const GoldenItem& item : load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json")) {
-    const auto reply =
-        post("/v1/chat/completions", chat_body(item.prompt, {{"max_tokens", 128},
-                                                             {"llada",
-                                                              {{"preset", "exact"},
-                                                               {"threshold", 0.9},
-                                                               {"block_length", item.threshold.options.block_length},
-                                                               {"early_stop", "none"}}}}));
-    ASSERT_EQ(reply.status, 200) << reply.body;
+    const auto reply = ok(post_chat(item.prompt, {{"max_tokens", 128},
+                                                  {"llada",
+                                                   {{"preset", "exact"},
+                                                    {"threshold", 0.9},
+                                                    {"block_length", item.threshold.options.block_length},
+                                                    {"early_stop", "none"}}}}));
     EXPECT_EQ(content(reply), item.threshold.text);
     EXPECT_EQ(reply.json()["usage"]["forwards"], item.threshold.nfe);
     EXPECT_EQ(reply.json()["usage"]["prompt_tokens"], item.prompt_tokens);
@@ -61,8 +59,7 @@ TEST_F(Answers, AreThoseOfARunWithTheSameOptions) {
   std::set<std::string> different;
   for (const Case& c : cases) {
     const Generation alone = run_alone(chat_prompt(kSum), c.given, c.preset, c.stop);
-    const auto reply = post("/v1/chat/completions", chat_body(kSum, c.body));
-    ASSERT_EQ(reply.status, 200) << reply.body;
+    const auto reply = ok(post_chat(kSum, c.body));
     EXPECT_EQ(content(reply), to_valid_utf8(alone.text)) << c.body;
     const json answer = reply.json();
     EXPECT_EQ(answer["usage"]["forwards"], alone.stats.decode.nfe) << c.body;
@@ -102,8 +99,7 @@ TEST_F(Answers, DoNotDependOnLoad) {
     clients.push_back(std::async(std::launch::async, [&, client] {
       for (int i = 0; i < 3; ++i) {
         const Case& c = cases[static_cast<size_t>((client + i * 5) % 12)];
-        const auto reply = post("/v1/chat/completions", chat_body(c.text, c.body));
-        ASSERT_EQ(reply.status, 200) << reply.body;
+        const auto reply = ok(post_chat(c.text, c.body));
         EXPECT_EQ(content(reply), c.alone) << c.body;
       }
     }));
@@ -112,9 +108,7 @@ TEST_F(Answers, DoNotDependOnLoad) {
 }
 
 TEST_F(Answers, OfSeveralChoicesHaveSeedsOfTheirOwn) {
-  const auto reply = post("/v1/chat/completions", chat_body(kSum, {{"n", 3}, {"temperature", 3}, {"seed", 5}}));
-  ASSERT_EQ(reply.status, 200) << reply.body;
-  const json answer = reply.json();
+  const json answer = ok(post_chat(kSum, {{"n", 3}, {"temperature", 3}, {"seed", 5}})).json();
   ASSERT_EQ(answer["choices"].size(), 3u);
   std::set<std::string> texts;
   for (int i = 0; i < 3; ++i) {
@@ -143,9 +137,7 @@ TEST_F(Answers, OfPlainPromptsAndTokenIds) {
 }
 
 TEST_F(Answers, HaveLogProbabilities) {
-  const auto chat = post("/v1/chat/completions", chat_body(kSum, {{"logprobs", true}}));
-  ASSERT_EQ(chat.status, 200) << chat.body;
-  const json choice = chat.json()["choices"][0];
+  const json choice = ok(post_chat(kSum, {{"logprobs", true}})).json()["choices"][0];
   std::string joined;
   for (const json& token : choice["logprobs"]["content"]) {
     joined += token["token"].get<std::string>();
@@ -167,9 +159,8 @@ TEST_F(Answers, ScoreThePrompt) {
   const ScoreResult score = open_session(tiny_model())->score(alone).value();
   for (const int most : {0, 1}) {
     const auto reply =
-        post("/v1/completions",
-             {{"prompt", ids}, {"max_tokens", most}, {"logprobs", 1}, {"echo", true}, {"temperature", 0}});
-    ASSERT_EQ(reply.status, 200) << reply.body;
+        ok(post("/v1/completions",
+                {{"prompt", ids}, {"max_tokens", most}, {"logprobs", 1}, {"echo", true}, {"temperature", 0}}));
     const json probs = reply.json()["choices"][0]["logprobs"];
     ASSERT_EQ(probs["token_logprobs"].size(), ids.size() + static_cast<size_t>(most));
     EXPECT_TRUE(probs["token_logprobs"][0].is_null());
@@ -193,8 +184,7 @@ TEST_F(Answers, FillGaps) {
   ASSERT_TRUE(choice.resolve());
   const Request asked{.tokens = layout.tokens, .gaps = layout.positions, .options = choice.options};
   const auto alone = open_session(tiny_model())->run(prepare(*tiny_model(), asked).value(), {}).value();
-  const auto reply = post("/infill", {{"text", text}});
-  ASSERT_EQ(reply.status, 200) << reply.body;
+  const auto reply = ok(post("/infill", {{"text", text}}));
   EXPECT_EQ(reply.json()["content"], to_valid_utf8(alone.text));
   ASSERT_EQ(reply.json()["spans"].size(), 2u);
   EXPECT_EQ(reply.json()["spans"][1]["length"], 3);
@@ -210,9 +200,8 @@ TEST_F(Answers, FillGaps) {
   EXPECT_EQ(open["spans"], fixed["spans"]);
   EXPECT_EQ(open["usage"]["forwards"], fixed["usage"]["forwards"].get<int64_t>() + 6);
   const std::string row(600, '7');
-  const auto full = post("/infill", {{"text", row + "<mask:auto>"}});
-  EXPECT_EQ(full.status, 400);
-  EXPECT_TRUE(full.json()["error"]["message"].get<std::string>().contains("maximum context length")) << full.body;
+  const json full = error_of(post("/infill", {{"text", row + "<mask:auto>"}}));
+  EXPECT_TRUE(full["message"].get<std::string>().contains("maximum context length")) << full;
 
   // One gap, in the shapes that editors send.
   const auto fim = post("/v1/fim/completions", {{"prompt", "Liam has "}, {"suffix", " rings."}, {"max_tokens", 4}});
@@ -285,8 +274,7 @@ TEST_F(Answers, SayWhatTheServerIs) {
     EXPECT_EQ(initial, nullptr) << "drawn";
     EXPECT_EQ(option["range"]["least"], nullptr) << "seeds have signs";
   }
-  const auto page = get("/");
-  EXPECT_EQ(page.status, 200);
+  const auto page = ok(get("/"));
   EXPECT_TRUE(page.header("Content-Type").starts_with("text/html"));
   EXPECT_TRUE(page.header("Content-Security-Policy").contains("default-src 'none'"));
   const auto again = ask(server->port(), "GET", "/", nullptr, "If-None-Match: " + page.header("ETag") + "\r\n");
@@ -379,9 +367,7 @@ TEST_F(Answers, RefuseWithTheNameOfTheField) {
       {"/infill", json::object(), "text"},
   };
   for (const Case& c : cases) {
-    const auto reply = post(c.path, c.body);
-    EXPECT_EQ(reply.status, 400) << c.body;
-    const json error = reply.json()["error"];
+    const json error = error_of(post(c.path, c.body));
     EXPECT_EQ(error["param"], c.param) << c.body << " " << error;
     EXPECT_EQ(error["type"], "invalid_request_error");
     EXPECT_TRUE(error["message"].get<std::string>().starts_with(c.param)) << error;
@@ -408,21 +394,20 @@ TEST_F(Answers, FitTheFormThatWasAskedFor) {
           "big": {"type": "boolean"}}, "required": ["name", "age", "big"], "additionalProperties": false}}}, )";
   Client client(server->port());
   client.send(http_request("POST", "/v1/chat/completions", body.substr(0, 1) + format + body.substr(1)));
-  const Received reply = client.receive();
-  ASSERT_EQ(reply.status, 200) << reply.body;
+  const Received reply = ok(client.receive());
   const auto found = nlohmann::ordered_json::parse(content(reply));
   ASSERT_EQ(found.size(), 3u) << content(reply);
   EXPECT_EQ(found.items().begin().key(), "name");
   EXPECT_TRUE(found["age"].is_number_integer() && found["age"] >= 0 && found["age"] <= 150 &&
               found["big"].is_boolean());
   EXPECT_EQ(reply.json()["choices"][0]["finish_reason"], "stop");
-  const auto object = post("/v1/chat/completions", chat_body(kEric, {{"response_format", {{"type", "json_object"}}}}));
+  const auto object = post_chat(kEric, {{"response_format", {{"type", "json_object"}}}});
   EXPECT_TRUE(json::parse(content(object)).is_object());
-  const auto choice = post("/v1/chat/completions", chat_body("?", {{"llada", {{"choice", "yes|no"}}}}));
+  const auto choice = post_chat("?", {{"llada", {{"choice", "yes|no"}}}});
   EXPECT_TRUE(content(choice) == "yes" || content(choice) == "no");
   // Streamed, the text that the form fixes is there too, also where no forward is left to be computed.
   const auto streamed = [&](const json& form) {
-    const auto stream = post("/v1/chat/completions", chat_body(kEric, {{"stream", true}, {"llada", form}}));
+    const auto stream = post_chat(kEric, {{"stream", true}, {"llada", form}});
     std::string text;
     for (const std::string& event : stream.events()) {
       const json delta = event == "[DONE]" ? json::object() : json::parse(event)["choices"][0]["delta"];
@@ -433,13 +418,12 @@ TEST_F(Answers, FitTheFormThatWasAskedFor) {
   const std::string text = streamed({{"template", R"({"name": "Eric", "age": <int 0..99>})"}});
   EXPECT_TRUE(text.starts_with(R"({"name": "Eric", "age": )") && text.ends_with("}")) << text;
   EXPECT_EQ(streamed({{"choice", "exactly this"}}), "exactly this");
-  const auto refused =
-      post("/v1/chat/completions", chat_body(kEric, {{"max_tokens", 2},
-                                                     {"llada",
-                                                      {{"json_schema",
-                                                        {{"type", "object"},
-                                                         {"properties", {{"name", {{"const", "a long fixed text"}}}}},
-                                                         {"required", {"name"}}}}}}}));
+  const auto refused = post_chat(kEric, {{"max_tokens", 2},
+                                         {"llada",
+                                          {{"json_schema",
+                                            {{"type", "object"},
+                                             {"properties", {{"name", {{"const", "a long fixed text"}}}}},
+                                             {"required", {"name"}}}}}}});
   EXPECT_EQ(refused.status, 400) << refused.body;
   EXPECT_NE(refused.body.find("max_tokens: found 2, needed "), std::string::npos) << refused.body;
 }
@@ -448,9 +432,7 @@ TEST_F(Answers, FitTheFormThatWasAskedFor) {
 TEST_F(Answers, SayWhichPresetTheyHad) {
   const auto of = [&](const char* path, json body, json asked) {
     body["llada"] = std::move(asked);
-    const auto reply = post(path, body);
-    EXPECT_EQ(reply.status, 200) << reply.body;
-    return reply.json();
+    return ok(post(path, body)).json();
   };
   const json chat = chat_body("Hi", {{"max_tokens", 16}}), gaps = {{"text", "1+1=<mask:1>"}};
   const char *kChat = "/v1/chat/completions", *kInfill = "/infill";

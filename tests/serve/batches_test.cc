@@ -33,8 +33,7 @@ TEST(Form, ItsPartsAreTheirBytes) {
   const std::string body = part("name=purpose", "batch") +
                            part("NAME=\"file\"; filename=\"a \\\"b\\\".jsonl\"", bytes) +
                            part("filename=\"\" ; name = empty", "") + "--x y--\r\nignored";
-  const auto parts = parse_form(kType, body);
-  ASSERT_TRUE(parts) << parts.error().message;
+  const auto parts = must(parse_form(kType, body));
   ASSERT_EQ(parts->size(), 3u);
   EXPECT_EQ(parts->at(0).name, "purpose");
   EXPECT_EQ(parts->at(0).file, "");
@@ -169,9 +168,8 @@ TEST_F(BatchRoutes, NothingIsKeptWithoutAFolder) {
     if (!route.path.starts_with("/v1/files") && !route.path.starts_with("/v1/batches")) continue;
     std::string path(route.path);
     if (const size_t at = path.find(kPathId); at != std::string::npos) path.replace(at, kPathId.size(), "a");
-    const auto reply = ask(server->port(), std::string(route.method), path, json::object());
-    EXPECT_EQ(reply.status, 404) << path;
-    EXPECT_EQ(reply.json()["error"]["code"], "nothing_kept") << path;
+    const json reply = error_of(ask(server->port(), std::string(route.method), path, json::object()), 404);
+    EXPECT_EQ(reply["code"], "nothing_kept") << path;
     ++found;
   }
   EXPECT_EQ(found, 9);
@@ -195,8 +193,7 @@ TEST_F(BatchRoutes, AnswersAreThoseOfTheRoutes) {
   ASSERT_EQ(errors.size(), 3u);
   EXPECT_THAT(errors.at("other")["error"]["message"].get<std::string>(), HasSubstr("needed the batch's endpoint"));
   for (int i = 0; i < 10; ++i) {
-    const auto asked =
-        post("/v1/chat/completions", chat_body("Count to " + std::to_string(i), {{"max_tokens", i % 5 == 4 ? -2 : 6}}));
+    const auto asked = post_chat("Count to " + std::to_string(i), {{"max_tokens", i % 5 == 4 ? -2 : 6}});
     const auto& answer = (i % 5 == 4 ? errors : answers).at(std::to_string(i));
     EXPECT_EQ(answer["response"]["status_code"], asked.status);
     if (asked.status == 200)
@@ -267,10 +264,8 @@ TEST_F(BatchRoutes, CancelledAndExpiredOnesKeepTheirAnswers) {
   wait_for_answers(late, 2);
   end();
   {
-    const auto store = Store::open((folder_ / "objects.sqlite").string());
-    ASSERT_TRUE(store) << store.error().message;
-    const auto stored = (*store)->all();
-    ASSERT_TRUE(stored) << stored.error().message;
+    const auto store = must(Store::open((folder_ / "objects.sqlite").string()));
+    const auto stored = must((*store)->all());
     for (StoredObject object : *stored) {
       if (object.id != late) continue;
       json changed = json::parse(object.json);
@@ -324,9 +319,7 @@ TEST_F(BatchRoutes, AFullDiskIsToldAsOne) {
   const SmallDisk disk(folder_.string());
   if (!disk.there()) GTEST_SKIP() << "no file system may be mounted here";
   start_keeping();
-  const Received refused = upload(std::string(2 << 20, 'a'));
-  EXPECT_EQ(refused.status, 507) << refused.body;
-  const json error = refused.json()["error"];
+  const json error = error_of(upload(std::string(2 << 20, 'a')), 507);
   EXPECT_EQ(error["code"], "disk_full");
   EXPECT_FALSE(error["message"].get<std::string>().contains(folder_.string())) << "the log has the path";
   EXPECT_EQ(upload(requests(2)).status, 200) << "a small one has its room";
@@ -543,9 +536,7 @@ TEST_F(BatchRoutes, RefuseWhatCannotBe) {
   EXPECT_EQ(over["request_counts"], (json{{"total", 1}, {"completed", 0}, {"failed", 1}}));
   EXPECT_EQ(upload("b").status, 200);
   EXPECT_EQ(upload("c").json()["error"]["code"], "too_many_files");
-  const auto other = Batches::open(*service, folder_.string(), {});
-  ASSERT_FALSE(other);
-  EXPECT_THAT(other.error().message, HasSubstr("another server uses it"));
+  EXPECT_THAT(why_not(Batches::open(*service, folder_.string(), {})), HasSubstr("another server uses it"));
 }
 
 KeptObject kept(const std::string& id, int64_t time) {

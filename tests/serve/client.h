@@ -1,7 +1,6 @@
 // A client of the server under test over plain sockets: it sends any bytes and reads what comes.
 #pragma once
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
 

@@ -18,14 +18,10 @@ const std::string kChat = "/v1/chat/completions", kPlain = "/v1/completions", kR
 class Clients : public ServeTest {
  protected:
   std::string chat(const std::string& text, const json& more = json::object()) {
-    const auto reply = post(kChat, chat_body(text, more));
-    EXPECT_EQ(reply.status, 200) << more << reply.body;
-    return reply.status == 200 ? reply.json()["choices"][0]["message"]["content"].get<std::string>() : "";
+    return ok(post(kChat, chat_body(text, more))).json()["choices"][0]["message"]["content"].get<std::string>();
   }
   json refusal(const std::string& path, const json& body, int status = 400) {
-    const auto reply = post(path, body);
-    EXPECT_EQ(reply.status, status) << reply.body.substr(0, 300);
-    return reply.json().value("error", json::object());
+    return error_of(post(path, body), status);
   }
 };
 
@@ -64,8 +60,7 @@ TEST_F(Clients, ValuesThatAskForWhatIsDoneAnyway) {
     more["max_tokens"] = 16;
     EXPECT_EQ(chat("Hi", more), alone) << more;
   }
-  const auto two = post(kPlain, {{"prompt", "Hi"}, {"max_tokens", 4}, {"n", 2}, {"best_of", 2}});
-  EXPECT_EQ(two.status, 200) << two.body;
+  const auto two = ok(post(kPlain, {{"prompt", "Hi"}, {"max_tokens", 4}, {"n", 2}, {"best_of", 2}}));
   const std::vector<json> of_responses = {
       {{"include", {"reasoning.encrypted_content"}}},
       {{"truncation", "auto"}},
@@ -75,8 +70,7 @@ TEST_F(Clients, ValuesThatAskForWhatIsDoneAnyway) {
   };
   for (json body : of_responses) {
     body.update({{"input", "Hi"}, {"max_output_tokens", 16}});
-    const auto reply = post(kResponses, body);
-    ASSERT_EQ(reply.status, 200) << body << reply.body;
+    const auto reply = ok(post(kResponses, body));
     EXPECT_EQ(reply.json()["output"][0]["content"][0]["text"], alone) << body;
   }
 }
@@ -172,8 +166,7 @@ TEST_F(Clients, WishesForThoughtsAreAnsweredWithANote) {
     for (const auto& [wish, names] : wishes) {
       json with = body;
       with.update(wish);
-      const auto reply = post(path, with);
-      ASSERT_EQ(reply.status, 200) << with << reply.body;
+      const auto reply = ok(post(path, with));
       EXPECT_EQ(said(reply.json()), said(alone)) << with;
       EXPECT_EQ(reply.json()["llada"]["note"], names + because);
       EXPECT_EQ(reply.header("Llada-Note"), names + because);
@@ -205,8 +198,7 @@ TEST_F(Clients, WhatLlamaServerWouldDoIsNamed) {
            {{{"timings_per_token", true}, {"post_sampling_probs", true}}, "timings_per_token, post_sampling_probs"}}) {
     json body = {{"prompt", "Hi"}, {"n_predict", 4}};
     body.update(more);
-    const auto reply = post("/completion", body);
-    ASSERT_EQ(reply.status, 200) << body << reply.body;
+    const auto reply = ok(post("/completion", body));
     EXPECT_EQ(reply.header("Llada-Note"), names.empty() ? "" : names + because) << body;
   }
   EXPECT_EQ(refusal("/completion", {{"prompt", "Hi"}, {"samplers", 5}})["message"],
@@ -248,8 +240,7 @@ TEST_F(Clients, EndsAreIgnoredForBenchmarks) {
   start();
   const auto alone = run_alone(chat_prompt("Hi"), {{"gen_length", "64"}, {"early_stop", "none"}});
   const auto reply =
-      post(kChat, chat_body("Hi", {{"max_tokens", 64}, {"max_completion_tokens", 64}, {"ignore_eos", true}}));
-  ASSERT_EQ(reply.status, 200) << reply.body;
+      ok(post(kChat, chat_body("Hi", {{"max_tokens", 64}, {"max_completion_tokens", 64}, {"ignore_eos", true}})));
   EXPECT_EQ(reply.json()["choices"][0]["message"]["content"], to_valid_utf8(alone.text));
   EXPECT_EQ(reply.json()["usage"]["forwards"], alone.stats.decode.nfe);
   EXPECT_GT(alone.stats.decode.nfe, run_alone(chat_prompt("Hi"), {{"gen_length", "64"}}).stats.decode.nfe);
@@ -289,8 +280,7 @@ TEST_F(Clients, LongerThanTheContextIsAsLongAsItLeaves) {
   for (const json& more : std::vector<json>{{{"max_tokens", 256}},
                                             {{"max_tokens", int64_t{1} << 40}},
                                             {{"max_completion_tokens", 4096}, {"max_tokens", 8}}}) {
-    const auto reply = post(kChat, chat_body(kSum, more));
-    ASSERT_EQ(reply.status, 200) << more << reply.body;
+    const auto reply = ok(post(kChat, chat_body(kSum, more)));
     EXPECT_EQ(reply.json()["choices"][0]["message"]["content"], to_valid_utf8(alone.text));
     EXPECT_EQ(reply.json()["usage"]["rows"], alone.stats.decode.rows);
     const std::string note = reply.header("Llada-Note");
@@ -312,15 +302,13 @@ TEST_F(Clients, LongerThanTheContextIsAsLongAsItLeaves) {
   // A preset's length is nobody's wish.
   std::string words;
   while (chat_prompt(words).size() < 150) words += " 12";
-  const auto preset = post(kChat, chat_body(words, {{"llada", {{"preset", "exact"}}}}));
-  ASSERT_EQ(preset.status, 200) << preset.body;
+  const auto preset = ok(post(kChat, chat_body(words, {{"llada", {{"preset", "exact"}}}})));
   EXPECT_TRUE(
       preset.header("Llada-Note")
           .contains(fmt::format("{} tokens, not 128", tiny_model()->context() - std::ssize(chat_prompt(words)))))
       << preset.head;
   // A gap beside a long text.
-  const auto gap = post("/v1/fim/completions", {{"prompt", words}, {"suffix", "."}, {"max_tokens", 500}});
-  ASSERT_EQ(gap.status, 200) << gap.body;
+  const auto gap = ok(post("/v1/fim/completions", {{"prompt", words}, {"suffix", "."}, {"max_tokens", 500}}));
   EXPECT_EQ(
       gap.json()["usage"]["prompt_tokens"].get<int64_t>() + gap.json()["usage"]["completion_tokens"].get<int64_t>(),
       tiny_model()->context());
@@ -385,9 +373,9 @@ TEST_F(Clients, AnswersHaveTheTimeOfTheirRequest) {
 
 TEST_F(Clients, OfMistralFindWhatTheyReadFor) {
   start();
-  const auto whole = post("/v1/fim/completions", {{"prompt", "Liam has "}, {"suffix", " rings."}, {"max_tokens", 4}});
-  ASSERT_EQ(whole.status, 200) << whole.body;
-  const json choice = whole.json()["choices"][0];
+  const json choice =
+      ok(post("/v1/fim/completions", {{"prompt", "Liam has "}, {"suffix", " rings."}, {"max_tokens", 4}}))
+          .json()["choices"][0];
   EXPECT_EQ(choice["message"]["content"], choice["text"]);
   EXPECT_EQ(choice["message"]["role"], "assistant");
   const json model = get("/v1/models").json()["data"][0];
@@ -402,9 +390,7 @@ TEST_F(Clients, GapsHaveSeveralAnswersWithProbabilities) {
   json several = body, second = body;
   several.update({{"seed", 5}, {"n", 3}, {"logprobs", 2}});
   second.update({{"seed", 6}});
-  const auto reply = post(kPlain, several);
-  ASSERT_EQ(reply.status, 200) << reply.body;
-  const json choices = reply.json()["choices"];
+  const json choices = ok(post(kPlain, several)).json()["choices"];
   ASSERT_EQ(choices.size(), 3u);
   EXPECT_EQ(choices[1]["text"], post(kPlain, second).json()["choices"][0]["text"]);
   std::set<std::string> texts;
@@ -433,9 +419,8 @@ TEST_F(Clients, GapsHaveSeveralAnswersWithProbabilities) {
 TEST_F(Clients, OffsetsAreOfCharacters) {
   start();
   const std::string text = "\xC3\xA9\xE6\xBC\xA2 x";  // é漢 x
-  const auto reply = post(kPlain, {{"prompt", text}, {"echo", true}, {"logprobs", 20}, {"max_tokens", 0}});
-  ASSERT_EQ(reply.status, 200) << reply.body;
-  const json probs = reply.json()["choices"][0]["logprobs"];
+  const json probs = ok(post(kPlain, {{"prompt", text}, {"echo", true}, {"logprobs", 20}, {"max_tokens", 0}}))
+                         .json()["choices"][0]["logprobs"];
   EXPECT_EQ(probs["text_offset"], (json{0, 0, 1, 1, 1, 2, 3})) << probs["tokens"];
   EXPECT_EQ(probs["tokens"],
             (json{"bytes:\\xc3", "bytes:\\xa9", "bytes:\\xe6", "bytes:\\xbc", "bytes:\\xa2", " ", "x"}));

@@ -46,8 +46,7 @@ TEST_F(DecisionRoutes, AnswerAsTheEngineAlone) {
                            {"safety_identifier", "me"},
                            {"prompt_cache_key", "k"},
                            {"prompt_cache_options", {{"ttl", "30m"}}}});
-  const auto reply = post(kDecisions, asked);
-  ASSERT_EQ(reply.status, 200) << reply.body;
+  const auto reply = ok(post(kDecisions, asked));
   EXPECT_EQ(reply.json(), alone(asked));
   const json answers = reply.json()["answers"];
   EXPECT_EQ(answers[0]["type"], "predicate");
@@ -71,17 +70,15 @@ TEST_F(DecisionRoutes, SystemOneHasItsOwnShape) {
                         {"who", {{"type", "choice"}, {"criteria", {{"Jane", nullptr}, {"Paul", "a man"}}}}},
                         {"age", {{"type", "score"}, {"instructions", "Age?"}, {"criteria", {"young", "old"}}}}}},
                       {"joint", true}};
-  const auto reply = post(kSystemOne, asked);
-  ASSERT_EQ(reply.status, 200) << reply.body;
+  const auto reply = ok(post(kSystemOne, asked));
   EXPECT_EQ(reply.json(), alone(asked));
   EXPECT_EQ(reply.json()["answers"]["age"]["legend"], (json{{"0", "young"}, {"1", "old"}}));
   EXPECT_EQ(reply.json()["joint"]["canvases"], 1) << "one for all questions";
   const json by_criteria = {
       {"state", "1"}, {"questions", {{"a/b", {{"type", "noul"}, {"criteria", {{"true", "odd"}, {"false", "even"}}}}}}}};
   EXPECT_EQ(post(kSystemOne, by_criteria).status, 200);
-  const auto wrong = post(kSystemOne, {{"state", 1}, {"questions", {{"a\nb", {{"type", "x\ny"}}}}}});
-  EXPECT_EQ(wrong.status, 400);
-  EXPECT_EQ(wrong.json()["error"]["message"].get<std::string>().find('\n'), std::string::npos);
+  const json wrong = error_of(post(kSystemOne, {{"state", 1}, {"questions", {{"a\nb", {{"type", "x\ny"}}}}}}));
+  EXPECT_EQ(wrong["message"].get<std::string>().find('\n'), std::string::npos);
 }
 
 TEST_F(DecisionRoutes, OneOptionIsCertainAndNotAsked) {
@@ -92,8 +89,7 @@ TEST_F(DecisionRoutes, OneOptionIsCertainAndNotAsked) {
                   {"size", {{"type", "score"}, {"criteria", {"big"}}}}}}};
   for (const bool joint : {false, true}) {
     asked["joint"] = joint;
-    const auto reply = post(kSystemOne, asked);
-    ASSERT_EQ(reply.status, 200) << reply.body;
+    const auto reply = ok(post(kSystemOne, asked));
     const json answers = reply.json()["answers"];
     EXPECT_EQ(answers["who"]["choice"], "Jane");
     EXPECT_EQ(answers["who"]["probabilities"], (json{{"Jane", 1.0}}));
@@ -154,11 +150,7 @@ TEST_F(DecisionRoutes, ManyClientsGetWhatEachGetsAlone) {
 
 TEST_F(DecisionRoutes, TheFieldThatIsWrongIsNamed) {
   start();
-  const auto error = [&](const std::string& path, const json& asked) {
-    const auto reply = post(path, asked);
-    EXPECT_EQ(reply.status, 400) << reply.body;
-    return reply.json()["error"];
-  };
+  const auto error = [&](const std::string& path, const json& asked) { return error_of(post(path, asked)); };
   EXPECT_EQ(error(kDecisions, body({{{"type", "guess"}, {"instructions", "a"}}}))["message"],
             "questions[0].type: found \"guess\", needed predicate, choice or score");
   EXPECT_EQ(error(kDecisions, body({{{"type", "guess"}, {"instructions", "a"}}}))["param"], "questions");
@@ -196,9 +188,8 @@ TEST_F(DecisionRoutes, TheFieldThatIsWrongIsNamed) {
 TEST_F(DecisionRoutes, WhatTheMemoryCannotHoldIsRefused) {
   options.admission.kv_bytes = 1e5;
   start();
-  const auto reply = post(kDecisions, body({spam()}));
-  EXPECT_EQ(reply.status, 400);
-  EXPECT_TRUE(reply.json()["error"]["message"].get<std::string>().starts_with("the decisions need")) << reply.body;
+  const json reply = error_of(post(kDecisions, body({spam()})));
+  EXPECT_TRUE(reply["message"].get<std::string>().starts_with("the decisions need")) << reply;
 }
 
 // A client that goes away ends its own work alone, and nothing of it is held.

@@ -51,9 +51,8 @@ class FailingDevice : public ServeTest {
       lines_.push_back(line);
     };
     start(false);
-    auto model = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada",
-                             {.device = device, .plugin = &failing_devices(), .isa = "", .threads = 2});
-    ASSERT_TRUE(model) << model.error().message;
+    auto model = must(Model::load(LLADA_SOURCE_DIR "/models/tiny-llada",
+                                  {.device = device, .plugin = &failing_devices(), .isa = "", .threads = 2}));
     ASSERT_TRUE(service->set_model(*model));
   }
 
@@ -62,7 +61,7 @@ class FailingDevice : public ServeTest {
     std::vector<std::future<std::string>> clients;
     for (const Case& c : cases)
       clients.push_back(std::async(std::launch::async, [&] {
-        const auto reply = post("/v1/chat/completions", chat_body(c.text, c.body));
+        const auto reply = post_chat(c.text, c.body);
         if (reply.status != 200) return fmt::format("status {}: {}", reply.status, reply.body);
         if (c.body["stream"] == false)
           return reply.json()["choices"][0]["message"]["content"].template get<std::string>();
@@ -125,8 +124,7 @@ TEST_F(FailingDevice, WithoutAFallbackIsAnError) {
   load("cpu,fallback=none,fail=gone:200");
   for (const std::string& answer : ask_all({{"Hi", {{"max_tokens", 32}, {"stream", false}}, ""}}))
     EXPECT_TRUE(answer.starts_with("status 500: ")) << answer;
-  const auto stream = post("/v1/chat/completions", chat_body("Hi", {{"stream", true}}));
-  ASSERT_EQ(stream.status, 200);
+  const auto stream = ok(post_chat("Hi", {{"stream", true}}));
   EXPECT_TRUE(stream.events().at(stream.events().size() - 2).contains("\"server_error\"")) << stream.body;
   EXPECT_EQ(get("/health").status, 200);
   EXPECT_EQ(get("/ready").status, 503) << "as every request would end";
@@ -146,11 +144,9 @@ TEST_F(FailingDevice, AModelThatWasChangedOnTheDiskIsNotReady) {
   file.write("\x7f\x7f", 2);
   file.close();
   for (int i = 0; i < 2; ++i) {
-    const auto ready = get("/ready");
-    EXPECT_EQ(ready.status, 503);
-    EXPECT_EQ(ready.json()["error"]["message"],
-              "model.safetensors: it was written to since it was opened, needed an unchanged file");
-    EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi")).status, 500);
+    const json ready = error_of(get("/ready"), 503);
+    EXPECT_EQ(ready["message"], "model.safetensors: it was written to since it was opened, needed an unchanged file");
+    EXPECT_EQ(post_chat("Hi").status, 500);
   }
   EXPECT_EQ(get("/health").status, 200);
   TearDown();

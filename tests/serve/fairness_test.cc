@@ -241,9 +241,7 @@ TEST(ReadingPace, EachPieceHasItsTime) {
 
 class Fairness : public ServeTest {
  protected:
-  std::string chat(const json& more) {
-    return http_request("POST", "/v1/chat/completions", chat_body("Hi", more).dump());
-  }
+  std::string chat(const json& more) { return chat_request(chat_body("Hi", more)); }
   json frames(int tokens) {
     return {{"stream", true}, {"diffusing", "frames"}, {"max_tokens", tokens}, {"llada", {{"preset", "exact"}}}};
   }
@@ -260,8 +258,7 @@ TEST_F(Fairness, AChatHasItsTurnBesideRequestsForManyAnswers) {
   const auto waiting = [&] { return metric("llada_requests_waiting"); };
   for (int i = 0; i < 1000 && waiting() < 130; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   ASSERT_GE(waiting(), 130);
-  const auto reply = post("/v1/chat/completions", chat_body("Hi", {{"max_tokens", 8}}));
-  EXPECT_EQ(reply.status, 200) << reply.body;
+  const auto reply = ok(post_chat("Hi", {{"max_tokens", 8}}));
   EXPECT_GT(waiting(), 50) << "before most of the others' answers";
 }
 
@@ -375,7 +372,7 @@ TEST_F(Fairness, WhatIsHandedOnIsNotCounted) {
   for (const json& more : {json{{"n", 3}, {"logprobs", true}}, json{{"n", 3}, {"stream", true}}}) {
     json body = more;
     body["max_tokens"] = 8;
-    EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi", body)).status, 200);
+    EXPECT_EQ(post_chat("Hi", body).status, 200);
     EXPECT_TRUE(becomes("llada_kv_bytes", 0));
     EXPECT_EQ(metric("llada_requests_running"), 0);
   }

@@ -6,6 +6,7 @@
 
 #include "engine/decode_choice.h"
 #include "engine/golden.h"
+#include "must.h"
 #include "serve/client.h"
 #include "serve/http/server.h"
 #include "serve/work/ask.h"
@@ -18,6 +19,26 @@ inline const std::shared_ptr<const Model>& tiny_model() {
   return kModel;
 }
 
+inline nlohmann::json chat_body(const std::string& text, nlohmann::json more = nlohmann::json::object()) {
+  more["messages"] = {{{"role", "user"}, {"content", text}}};
+  return more;
+}
+inline std::string chat_request(const nlohmann::json& body) {
+  return http_request("POST", "/v1/chat/completions", body.dump());
+}
+
+// A reply as it is; where its status is another than 200 the test ends.
+inline Received ok(Received reply) {
+  if (reply.status != 200) throw std::runtime_error(fmt::format("status {}: {}", reply.status, reply.body));
+  return reply;
+}
+
+// What a reply with this status says of the error.
+inline nlohmann::json error_of(const Received& reply, int status = 400) {
+  EXPECT_EQ(reply.status, status) << reply.body.substr(0, 300);
+  return reply.json().value("error", nlohmann::json::object());
+}
+
 class ServeTest : public testing::Test {
  protected:
   ServiceOptions options{.name = "tiny", .row_budget = 256};
@@ -28,8 +49,7 @@ class ServeTest : public testing::Test {
     if (log_) options.log = log_;
     options.connections = [this] { return server ? server->counts() : ServerCounts(); };
     service = std::make_unique<Service>(options);
-    auto opened = Server::open(address, limits, [this](auto exchange) { service->handle(std::move(exchange)); });
-    ASSERT_TRUE(opened) << opened.error().message;
+    auto opened = must(Server::open(address, limits, [this](auto exchange) { service->handle(std::move(exchange)); }));
     server = std::move(*opened);
     if (!load) return;
     ASSERT_TRUE(service->set_model(tiny_model()));
@@ -41,6 +61,9 @@ class ServeTest : public testing::Test {
   }
 
   Received post(const std::string& path, const nlohmann::json& body) { return ask(server->port(), "POST", path, body); }
+  Received post_chat(const std::string& text, nlohmann::json more = nlohmann::json::object()) {
+    return post("/v1/chat/completions", chat_body(text, std::move(more)));
+  }
   Received get(const std::string& path) { return ask(server->port(), "GET", path); }
 
   // The value of a metric, of the first line that begins with `name`.
@@ -92,9 +115,7 @@ inline Generation run_alone(const std::vector<int32_t>& prompt,
   for (const auto& [key, value] : given) choice.give(decode::setting(key, value).value());
   if (!choice.resolve()) throw std::runtime_error("options");
   const Request request{.tokens = prompt, .options = choice.options, .stop = std::move(stop)};
-  auto generation = open_session(tiny_model())->run(prepare(*tiny_model(), request).value(), {});
-  if (!generation) throw std::runtime_error(generation.error().message);
-  return *generation;
+  return *must(open_session(tiny_model())->run(prepare(*tiny_model(), request).value(), {}));
 }
 
 // Of an answer to it.
@@ -109,10 +130,5 @@ inline std::vector<int32_t> chat_prompt(const std::string& text) {
 }
 
 inline const std::string kSum = "There are 40 rings in the bag of Liam. He gives 11 to Cleo. How many rings are left?";
-
-inline nlohmann::json chat_body(const std::string& text, nlohmann::json more = nlohmann::json::object()) {
-  more["messages"] = {{{"role", "user"}, {"content", text}}};
-  return more;
-}
 
 }  // namespace llada::serve

@@ -26,7 +26,7 @@ TEST_F(Hostile, AClientThatGoesAwayIsNotComputedFor) {
   start();
   for (const bool stream : {false, true}) {
     Client client(server->port());
-    client.send(http_request("POST", "/v1/chat/completions", long_body({{"stream", stream}}).dump()));
+    client.send(chat_request(long_body({{"stream", stream}})));
     ASSERT_TRUE(becomes("llada_requests_running", 1));
     const double forwards = metric("llada_forwards_total");
     client.close();
@@ -35,18 +35,18 @@ TEST_F(Hostile, AClientThatGoesAwayIsNotComputedFor) {
     EXPECT_LT(metric("llada_forwards_total") - forwards, 150) << "of 200";
     EXPECT_TRUE(becomes("llada_kv_bytes", 0)) << "a worker frees it";
   }
-  EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi", {{"max_tokens", 16}})).status, 200);
+  EXPECT_EQ(post_chat("Hi", {{"max_tokens", 16}}).status, 200);
 }
 
 TEST_F(Hostile, AFullQueueSaysWhenToComeBack) {
   options.admission = {.running = 1, .waiting = 1};
   start();
   Client first(server->port()), second(server->port());
-  first.send(http_request("POST", "/v1/chat/completions", long_body().dump()));
+  first.send(chat_request(long_body()));
   ASSERT_TRUE(becomes("llada_requests_running", 1));
-  second.send(http_request("POST", "/v1/chat/completions", long_body().dump()));
+  second.send(chat_request(long_body()));
   ASSERT_TRUE(becomes("llada_requests_waiting", 1));
-  const auto refused = post("/v1/chat/completions", chat_body("Hi"));
+  const auto refused = post_chat("Hi");
   EXPECT_EQ(refused.status, 429);
   EXPECT_EQ(refused.header("Retry-After"), "1");
   EXPECT_EQ(refused.json()["error"]["code"], "queue_full");
@@ -56,7 +56,7 @@ TEST_F(Hostile, AFullQueueSaysWhenToComeBack) {
   EXPECT_EQ(metric("llada_requests_running"), 1);
   first.close();
   ASSERT_TRUE(becomes("llada_requests_running", 0));
-  EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi", {{"max_tokens", 16}})).status, 200);
+  EXPECT_EQ(post_chat("Hi", {{"max_tokens", 16}}).status, 200);
 }
 
 TEST_F(Hostile, MemoryIsCountedBeforeItIsUsed) {
@@ -64,19 +64,15 @@ TEST_F(Hostile, MemoryIsCountedBeforeItIsUsed) {
   options.admission.kv_bytes = 1.5 * bytes_of(request).computed;
   start();
   Client first(server->port()), second(server->port());
-  for (Client* client : {&first, &second})
-    client->send(http_request("POST", "/v1/chat/completions", long_body().dump()));
+  for (Client* client : {&first, &second}) client->send(chat_request(long_body()));
   ASSERT_TRUE(becomes("llada_requests_waiting", 1)) << "two do not fit";
   EXPECT_EQ(metric("llada_requests_running"), 1);
-  const auto never =
-      post("/v1/chat/completions", chat_body("Hi", {{"max_tokens", 200}, {"llada", {{"cfg_scale", 1}}}}));
-  EXPECT_EQ(never.status, 400) << never.body;
-  EXPECT_EQ(never.json()["error"]["param"], "max_tokens");
-  EXPECT_TRUE(never.json()["error"]["message"].get<std::string>().starts_with("max_tokens: the answer needs "));
-  const auto response =
-      post("/v1/responses", {{"input", "Hi"}, {"max_output_tokens", 200}, {"llada", {{"cfg_scale", 1}}}});
-  EXPECT_EQ(response.status, 400) << response.body;
-  EXPECT_EQ(response.json()["error"]["param"], "max_output_tokens") << "as it was typed";
+  const json never = error_of(post_chat("Hi", {{"max_tokens", 200}, {"llada", {{"cfg_scale", 1}}}}));
+  EXPECT_EQ(never["param"], "max_tokens");
+  EXPECT_TRUE(never["message"].get<std::string>().starts_with("max_tokens: the answer needs "));
+  const json response =
+      error_of(post("/v1/responses", {{"input", "Hi"}, {"max_output_tokens", 200}, {"llada", {{"cfg_scale", 1}}}}));
+  EXPECT_EQ(response["param"], "max_output_tokens") << "as it was typed";
 }
 
 // To come back later would not help it.
@@ -85,13 +81,11 @@ TEST_F(Hostile, WhatNeverFitsIsNotToldToComeAgain) {
   options.admission = {.running = 1, .waiting = 1, .kv_bytes = bytes_of(request).computed};
   start();
   Client first(server->port()), second(server->port());
-  for (Client* client : {&first, &second})
-    client->send(http_request("POST", "/v1/chat/completions", long_body().dump()));
+  for (Client* client : {&first, &second}) client->send(chat_request(long_body()));
   ASSERT_TRUE(becomes("llada_requests_waiting", 1));
-  EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi")).status, 429);
-  const auto answers = post("/v1/chat/completions", chat_body("Count.", {{"n", 2}, {"max_tokens", 200}}));
-  EXPECT_EQ(answers.status, 400) << answers.body;
-  EXPECT_THAT(answers.json()["error"]["message"].get<std::string>(), testing::StartsWith("the answers need "));
+  EXPECT_EQ(post_chat("Hi").status, 429);
+  const json answers = error_of(post_chat("Count.", {{"n", 2}, {"max_tokens", 200}}));
+  EXPECT_THAT(answers["message"].get<std::string>(), testing::StartsWith("the answers need "));
 }
 
 // Its form would be made first, which holds the request's text meanwhile.
@@ -101,12 +95,10 @@ TEST_F(Hostile, ATextThatNeverFitsIsNotToldToComeAgain) {
   const auto with_schema_of = [&](size_t letters) {
     json schema = {{"type", "integer"}};
     for (size_t i = 0; i < letters / 50'000; ++i) schema["x-" + std::to_string(i)] = std::string(50'000, 'a');
-    return post("/v1/chat/completions",
-                chat_body("Hi", {{"max_tokens", 8}, {"llada", {{"json_schema", schema.dump()}}}}));
+    return post_chat("Hi", {{"max_tokens", 8}, {"llada", {{"json_schema", schema.dump()}}}});
   };
-  const auto refused = with_schema_of(700'000);
-  EXPECT_EQ(refused.status, 400) << refused.body;
-  EXPECT_THAT(refused.json()["error"]["message"].get<std::string>(),
+  const json refused = error_of(with_schema_of(700'000));
+  EXPECT_THAT(refused["message"].get<std::string>(),
               testing::AllOf(testing::StartsWith("the request needs "), testing::HasSubstr("0.5 MB at most")));
   EXPECT_TRUE(becomes("llada_kv_bytes", 0));
   EXPECT_THAT(with_schema_of(100'000).body, testing::Not(testing::HasSubstr("the request needs"))) << "that fits";
@@ -129,8 +121,7 @@ TEST_F(Hostile, AnswersOfNoGivenLengthShareTheMemory) {
     start();
     int64_t longest = 0;
     for (int seed = 0; seed < 20 && longest < length; ++seed) {
-      const auto reply = post("/v1/chat/completions", chat_body("Count.", {{"llada", noise}, {"seed", seed}}));
-      ASSERT_EQ(reply.status, 200) << reply.body;
+      const auto reply = ok(post_chat("Count.", {{"llada", noise}, {"seed", seed}}));
       longest = std::max(longest, reply.json()["usage"]["completion_tokens"].get<int64_t>());
     }
     EXPECT_EQ(longest, length) << bound;
@@ -153,7 +144,7 @@ TEST_F(Hostile, AnswersThatWaitTakeNoMemory) {
   client.close();
   ASSERT_TRUE(becomes("llada_requests_running", 0));
   EXPECT_LT(peak_memory_bytes() - before, int64_t{64} << 20);
-  EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi", {{"max_tokens", 16}})).status, 200);
+  EXPECT_EQ(post_chat("Hi", {{"max_tokens", 16}}).status, 200);
 }
 
 TEST(BodyBytes, TheFirstOfEachAreFree) {
@@ -206,7 +197,7 @@ TEST_F(Hostile, BodiesHaveABoundTogether) {
 TEST_F(Hostile, ABodyIsNotKeptBesideItsAnswer) {
   start();
   Client client(server->port());
-  client.send(http_request("POST", "/v1/chat/completions", long_body({{"user", std::string(300000, 'u')}}).dump()));
+  client.send(chat_request(long_body({{"user", std::string(300000, 'u')}})));
   ASSERT_TRUE(becomes("llada_requests_running", 1));
   EXPECT_EQ(metric("llada_body_bytes"), 0);
 }
@@ -283,9 +274,9 @@ TEST_F(Hostile, WaitingHasATimeLimit) {
   options.admission = {.running = 1, .waiting = 4, .wait_seconds = 0.1};
   start();
   Client first(server->port());
-  first.send(http_request("POST", "/v1/chat/completions", long_body().dump()));
+  first.send(chat_request(long_body()));
   ASSERT_TRUE(becomes("llada_requests_running", 1));
-  const auto reply = post("/v1/chat/completions", chat_body("Hi", {{"stream", true}}));
+  const auto reply = post_chat("Hi", {{"stream", true}});
   const auto events = reply.events();
   ASSERT_EQ(events.size(), 3u) << reply.body;
   EXPECT_TRUE(json::parse(events[1])["error"]["message"].get<std::string>().contains("too long"));
@@ -328,7 +319,7 @@ TEST_F(Hostile, NamesOfFieldsStayOnOneLine) {
   const std::string name = "a\nlevel=error\x7f";
   for (const nlohmann::json& more : {nlohmann::json{{name, {1}}}, nlohmann::json{{"llada", {{name, 1}}}},
                                      nlohmann::json{{"stream_options", {{name, 1}}}}}) {
-    const auto reply = post("/v1/chat/completions", chat_body("Hi", more));
+    const auto reply = post_chat("Hi", more);
     ASSERT_EQ(reply.status, 400) << reply.body;
     const auto message = reply.json()["error"]["message"].get<std::string>();
     EXPECT_NE(message.find("a\\x0alevel=error\\x7f"), std::string::npos) << message;
@@ -390,9 +381,8 @@ TEST_F(Hostile, NothingIsAnsweredBeforeTheModelIsThere) {
   EXPECT_EQ(get("/health").json()["status"], "loading");
   EXPECT_EQ(get("/ready").status, 503);
   EXPECT_EQ(get("/metrics").status, 200);
-  const auto early = post("/v1/chat/completions", chat_body("Hi"));
-  EXPECT_EQ(early.status, 503);
-  EXPECT_EQ(early.json()["error"]["code"], "loading");
+  const json early = error_of(post_chat("Hi"), 503);
+  EXPECT_EQ(early["code"], "loading");
   ASSERT_TRUE(service->set_model(tiny_model()));
   EXPECT_EQ(get("/ready").status, 200);
   EXPECT_EQ(get("/health").json()["status"], "ok");
@@ -401,12 +391,11 @@ TEST_F(Hostile, NothingIsAnsweredBeforeTheModelIsThere) {
 TEST_F(Hostile, TheEndAnswersWhatWasTakenOn) {
   start();
   Client under_way(server->port());
-  under_way.send(http_request("POST", "/v1/chat/completions",
-                              chat_body("Hi", {{"max_tokens", 64}, {"llada", {{"preset", "exact"}}}}).dump()));
+  under_way.send(chat_request(chat_body("Hi", {{"max_tokens", 64}, {"llada", {{"preset", "exact"}}}})));
   ASSERT_TRUE(becomes("llada_requests_running", 1));
   auto drained = std::async(std::launch::async, [&] { service->drain(60); });
   while (get("/ready").status != 503) continue;
-  EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi")).json()["error"]["code"], "shutting_down");
+  EXPECT_EQ(post_chat("Hi").json()["error"]["code"], "shutting_down");
   EXPECT_EQ(under_way.receive().status, 200);
   drained.get();
 }
@@ -415,9 +404,9 @@ TEST_F(Hostile, TheEndHasADeadline) {
   options.admission = {.running = 1, .waiting = 8};
   start();
   Client running(server->port()), streaming(server->port());
-  running.send(http_request("POST", "/v1/chat/completions", long_body().dump()));
+  running.send(chat_request(long_body()));
   ASSERT_TRUE(becomes("llada_requests_running", 1));
-  streaming.send(http_request("POST", "/v1/chat/completions", long_body({{"stream", true}}).dump()));
+  streaming.send(chat_request(long_body({{"stream", true}})));
   ASSERT_TRUE(becomes("llada_requests_waiting", 1));
   service->drain(0.05);
   server->finish(5);

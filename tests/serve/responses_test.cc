@@ -1,5 +1,4 @@
 // /v1/responses and /v1/models/{id}: the newer protocol's shapes, against the answers of the engine alone.
-#include <future>
 
 #include "serve/fixture.h"
 #include "text/utf8.h"
@@ -36,10 +35,8 @@ std::string text_of(const json& response) { return response.at("output").at(0).a
 TEST_F(Responses, AreTheAnswersOfAChat) {
   start();
   const Generation alone = run_alone(chat_prompt(kSum), {});
-  const auto reply =
-      post("/v1/responses", {{"model", "any"}, {"input", kSum}, {"store", true}, {"tools", json::array()}});
-  ASSERT_EQ(reply.status, 200) << reply.body;
-  const json response = reply.json();
+  const json response =
+      ok(post("/v1/responses", {{"model", "any"}, {"input", kSum}, {"store", true}, {"tools", json::array()}})).json();
   EXPECT_EQ(text_of(response), alone.text);
   EXPECT_EQ(response["object"], "response");
   EXPECT_EQ(response["status"], "completed");
@@ -66,14 +63,13 @@ TEST_F(Responses, TakeInstructionsAndEarlierTurns) {
                        {"role", "assistant"},
                        {"content", {{{"type", "output_text"}, {"text", "Hello."}, {"annotations", json::array()}}}}},
                       {{"role", "user"}, {"content", kSum}}};
-  const auto reply = post("/v1/responses", {{"input", input},
-                                            {"instructions", "Be brief."},
-                                            {"temperature", 0.7},
-                                            {"seed", 5},
-                                            {"max_output_tokens", 40},
-                                            {"metadata", {{"run", "7"}}},
-                                            {"parallel_tool_calls", false}});
-  ASSERT_EQ(reply.status, 200) << reply.body;
+  const auto reply = ok(post("/v1/responses", {{"input", input},
+                                               {"instructions", "Be brief."},
+                                               {"temperature", 0.7},
+                                               {"seed", 5},
+                                               {"max_output_tokens", 40},
+                                               {"metadata", {{"run", "7"}}},
+                                               {"parallel_tool_calls", false}}));
   EXPECT_EQ(text_of(reply.json()), to_valid_utf8(alone.text));
   EXPECT_EQ(reply.json()["usage"]["input_tokens"], std::ssize(ids));
   EXPECT_EQ(reply.json()["instructions"], "Be brief.");
@@ -94,9 +90,8 @@ TEST_F(Responses, RepeatABoundedPartOfTheRequest) {
            {{{"metadata", {{"x", long_text}}}}, "metadata"}}) {
     json body = {{"input", kSum}};
     body.update(more);
-    const Received reply = post("/v1/responses", body);
-    EXPECT_EQ(reply.status, 400) << field;
-    EXPECT_EQ(reply.json()["error"]["param"], field);
+    const json reply = error_of(post("/v1/responses", body));
+    EXPECT_EQ(reply["param"], field);
   }
   const json body = {{"input", kSum}, {"max_output_tokens", 4}, {"tools", {tool}}, {"tool_choice", "none"}};
   const json response = post("/v1/responses", body).json();
@@ -115,8 +110,7 @@ TEST_F(Responses, ThatReachTheirLengthAreIncomplete) {
 TEST_F(Responses, StreamInTheProtocolsOrder) {
   start();
   for (const int length : {64, 4}) {
-    const auto reply = post("/v1/responses", {{"input", kSum}, {"max_output_tokens", length}, {"stream", true}});
-    ASSERT_EQ(reply.status, 200) << reply.body;
+    const auto reply = ok(post("/v1/responses", {{"input", kSum}, {"max_output_tokens", length}, {"stream", true}}));
     const auto events = named_events(reply);
     const std::string alone = run_alone(chat_prompt(kSum), {{"gen_length", std::to_string(length)}}).text;
     std::string names, text;
@@ -183,9 +177,8 @@ TEST_F(Responses, RefuseWithTheNameOfTheField) {
   for (const auto& [more, param] : cases) {
     json body = {{"input", "Hi"}};
     body.update(more);
-    const auto reply = post("/v1/responses", body);
-    EXPECT_EQ(reply.status, 400) << body;
-    EXPECT_EQ(reply.json()["error"]["param"], param) << body << " " << reply.body;
+    const json reply = error_of(post("/v1/responses", body));
+    EXPECT_EQ(reply["param"], param) << body << " " << reply;
   }
   const auto stored = post("/v1/responses", {{"input", "Hi"}, {"previous_response_id", "resp_1"}});
   EXPECT_TRUE(stored.json()["error"]["message"].get<std::string>().contains("nothing is stored")) << stored.body;
@@ -196,16 +189,14 @@ TEST_F(Responses, ModelsAreFoundByName) {
   start();
   for (const char* path :
        {"/v1/models/some/model%20v1", "/v1/models/some%2fmodel%20v1", "/v1/models/some%2Fmodel%20v1"}) {
-    const auto found = get(path);
-    ASSERT_EQ(found.status, 200) << path << found.body;
+    const auto found = ok(get(path));
     EXPECT_EQ(found.json(), get("/v1/models").json()["data"][0]);
   }
   for (const char* path :
        {"/v1/models/other", "/v1/models/some", "/v1/models/some%2fmodel%20v1%", "/v1/models/%zz%2"}) {
-    const auto missing = get(path);
-    EXPECT_EQ(missing.status, 404) << path;
-    EXPECT_EQ(missing.json()["error"]["code"], "model_not_found") << path;
-    EXPECT_EQ(missing.json()["error"]["param"], "model") << path;
+    const json missing = error_of(get(path), 404);
+    EXPECT_EQ(missing["code"], "model_not_found") << path;
+    EXPECT_EQ(missing["param"], "model") << path;
   }
   EXPECT_EQ(get("/v1/models/").json()["error"]["code"], nullptr) << "no route";
   EXPECT_EQ(ask(server->port(), "POST", "/v1/models/other").status, 405);

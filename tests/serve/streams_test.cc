@@ -20,8 +20,7 @@ class Streams : public ServeTest {
 
   std::vector<json> stream(const std::string& path, json body) {
     body["stream"] = true;
-    const auto reply = post(path, body);
-    EXPECT_EQ(reply.status, 200) << reply.body;
+    const auto reply = ok(post(path, body));
     EXPECT_EQ(reply.header("Content-Type"), "text/event-stream");
     auto events = reply.events();
     EXPECT_FALSE(events.empty());
@@ -228,10 +227,9 @@ TEST_F(Streams, SaySoWhereTheyAreSilent) {
     start();
     const json body = {{"stream", true}, {"max_tokens", 200}, {"llada", {{"preset", "exact"}, {"early_stop", "none"}}}};
     Client first(server->port()), second(server->port());
-    first.send(http_request("POST", "/v1/chat/completions", chat_body("Count.", body).dump()));
+    first.send(chat_request(chat_body("Count.", body)));
     ASSERT_TRUE(becomes("llada_requests_running", 1));
-    second.send(
-        http_request("POST", "/v1/chat/completions", chat_body("Hi", {{"stream", true}, {"max_tokens", 32}}).dump()));
+    second.send(chat_request(chat_body("Hi", {{"stream", true}, {"max_tokens", 32}})));
     ASSERT_TRUE(becomes("llada_requests_waiting", 1));
     EXPECT_EQ(second.wait_for(": ping\n\n", seconds > 0 ? 10 : 0.6), seconds > 0);
     first.close();
@@ -255,7 +253,7 @@ TEST_F(Streams, DoNotWaitForSlowReaders) {
                                           {"llada", {{"preset", "exact"}, {"early_stop", "none"}}}});
   const Generation alone = run_alone(chat_prompt(kQuestion), {{"gen_length", "96"}, {"early_stop", "none"}}, "exact");
   Client slow(server->port(), 2048);
-  slow.send(http_request("POST", "/v1/chat/completions", body.dump()));
+  slow.send(chat_request(body));
   ASSERT_TRUE(becomes("llada_answers_total", 3, 300));
   std::vector<std::vector<json>> chunks(3);
   int64_t frames = 0;
@@ -322,8 +320,7 @@ class LongPrompts : public ServeTest {
     start(false);
     LoadOptions load{.isa = isa_from_environment(), .threads = 2};
     load.overrides.attention_block = attention_block;
-    const auto model = Model::load(LLADA_SOURCE_DIR "/models/tiny-llada-long", load);
-    ASSERT_TRUE(model) << model.error().message;
+    const auto model = must(Model::load(LLADA_SOURCE_DIR "/models/tiny-llada-long", load));
     ASSERT_TRUE(service->set_model(*model));
   }
   void stop() {

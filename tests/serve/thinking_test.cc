@@ -34,9 +34,7 @@ std::shared_ptr<const Model> thinking_model(const TempFolder& folder) {
       }
   }
   folder.write("thinking.gguf", bytes);
-  auto model = Model::load(folder / "thinking.gguf", {.threads = 2});
-  if (!model) throw std::runtime_error(model.error().message);
-  return *model;
+  return *must(Model::load(folder / "thinking.gguf", {.threads = 2}));
 }
 
 class Thinking : public ServeTest {
@@ -99,9 +97,7 @@ TEST_F(Thinking, ThoughtsStandBesideTheAnswerWholeAndStreamed) {
     for (const bool think : {true, false}) {
       const auto [said, thought] = parts(seed, think);
       with_thoughts += !said.empty() && !thought.empty();
-      const Received whole = post("/v1/chat/completions", body(seed, think, false));
-      ASSERT_EQ(whole.status, 200) << whole.body;
-      const json message = whole.json()["choices"][0]["message"];
+      const json message = ok(post("/v1/chat/completions", body(seed, think, false))).json()["choices"][0]["message"];
       EXPECT_EQ(message["content"], said);
       EXPECT_EQ(message.value("reasoning_content", ""), think ? thought : "");
       for (const json& watch : {json(false), json("frames")}) {
@@ -218,9 +214,7 @@ TEST_F(Thinking, AnAnswerIsTakenBackInTheNextTurn) {
     more["seed"] = seed;
     const auto reply_to = [&](const std::string& path, json asked) {
       asked.update(more);
-      const Received reply = post(path, asked);
-      EXPECT_EQ(reply.status, 200) << path << reply.body;
-      return reply.json();
+      return ok(post(path, asked)).json();
     };
     const json first = reply_to("/v1/chat/completions", body(seed, true, false))["choices"][0]["message"];
     if (!first.contains("reasoning_content")) continue;
@@ -308,8 +302,7 @@ TEST_F(Thinking, NotBesideToolsOrAForm) {
 // An undecided canvas holds random tokens: text that stands before a mark that is not decided is shown to nobody.
 TEST(ThinkingText, NothingIsSaidBeforeAnAnswersFirstToken) {
   const TempFolder folder;
-  const auto model = Model::load(write_tiny_gemma(folder / "tiny.gguf"), {.threads = 1});
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = must(Model::load(write_tiny_gemma(folder / "tiny.gguf"), {.threads = 1}));
   const auto a = model->get()->tokenizer().encode("a").front(), b = model->get()->tokenizer().encode("b").front();
   const auto shown = [&](std::vector<std::pair<int32_t, int32_t>> decided, Thoughts thoughts = Thoughts::may_begin) {
     AnswerText text((*model)->tokenizer(), (*model)->chat_format(), 3, 8, {TinyGemma::kEnd}, {}, thoughts);

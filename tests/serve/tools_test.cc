@@ -25,11 +25,7 @@ class Tools : public ServeTest {
     static const auto kModel = load_model(LLADA_SOURCE_DIR "/models/tiny-llada-long");
     ASSERT_TRUE(service->set_model(kModel));
   }
-  json answer(const std::string& path, const json& body) {
-    const Received reply = post(path, body);
-    EXPECT_EQ(reply.status, 200) << body << reply.body;
-    return reply.status == 200 ? reply.json() : json::object();
-  }
+  json answer(const std::string& path, const json& body) { return ok(post(path, body)).json(); }
   std::string refusal(const std::string& path, const json& body) {
     const Received reply = post(path, body);
     EXPECT_EQ(reply.status, 400) << body.dump().substr(0, 300);
@@ -205,8 +201,7 @@ TEST_F(Tools, OfGemmaAreInItsOwnMarkup) {
        {"<|tool>", "<tool|>", "<|tool_call>", "<tool_call|>", "<|tool_response>", "<tool_response|>", "<|\"|>"})
     preset.control_tokens.push_back({id++, mark});
   preset.config.vocab = id;
-  auto model = Model::load(write_tiny_gemma(folder / "tiny.gguf", DType::F32, preset), {.threads = 2});
-  ASSERT_TRUE(model) << model.error().message;
+  auto model = must(Model::load(write_tiny_gemma(folder / "tiny.gguf", DType::F32, preset), {.threads = 2}));
   ASSERT_TRUE(service->set_model(*model));
   const json tools = {kAdd, tool_of("say", schema_of("t", {{"type", "string"}, {"minLength", 1}, {"maxLength", 4}}))};
   const json call = {

@@ -29,7 +29,6 @@ class Transport : public ServeTest {
     return chat_body("Count.", std::move(more));
   }
   json short_body(int tokens) { return chat_body("Hi", {{"max_tokens", tokens}}); }
-  std::string chat(const json& body) { return http_request("POST", "/v1/chat/completions", body.dump()); }
 };
 
 // More clients than descriptors, of which the system's limit leaves few: those that ask nothing keep nobody out.
@@ -75,7 +74,7 @@ TEST_F(Transport, RequestsInARowAreAnsweredInTheirOrder) {
   for (int i = 0; i < 10; ++i)
     row += http_request("GET", "/health") + http_request("GET", "/nothing") +
            http_request("POST", "/tokenize", json{{"prompt", std::string(200, 'a')}}.dump()) + "\r\n";
-  for (int tokens = 1; tokens <= 3; ++tokens) row += chat(short_body(tokens));
+  for (int tokens = 1; tokens <= 3; ++tokens) row += chat_request(short_body(tokens));
   client.send(row);
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(client.receive().body, "{\"status\":\"ok\"}") << i;
@@ -90,7 +89,7 @@ TEST_F(Transport, ARequestThatComesEarlyWaits) {
   start();
   for (const bool stream : {false, true}) {
     Client client(server->port());
-    client.send(chat(slow_body({{"stream", stream}}, 64)));
+    client.send(chat_request(slow_body({{"stream", stream}}, 64)));
     ASSERT_TRUE(becomes("llada_requests_running", 1));
     client.send("\r\n" + http_request("GET", "/health"));
     const auto first = client.receive(), second = client.receive();
@@ -107,7 +106,7 @@ TEST_F(Transport, AClientThatLeavesBehindAnEarlyRequestIsNotComputedFor) {
   keep_log();
   start();
   Client client(server->port());
-  client.send(chat(slow_body()));
+  client.send(chat_request(slow_body()));
   ASSERT_TRUE(becomes("llada_requests_running", 1));
   client.send(http_request("GET", "/props"));
   client.close();
@@ -121,10 +120,9 @@ TEST_F(Transport, AClientThatHasNothingMoreToSayGetsItsReply) {
   start();
   for (const bool stream : {false, true}) {
     Client client(server->port());
-    client.send(chat(slow_body({{"stream", stream}}, 48)));
+    client.send(chat_request(slow_body({{"stream", stream}}, 48)));
     client.shut_down_writing();
-    const auto reply = client.receive();
-    EXPECT_EQ(reply.status, 200) << reply.body;
+    const auto reply = ok(client.receive());
     EXPECT_TRUE(reply.complete);
     EXPECT_TRUE(client.closed(5));
   }
@@ -202,8 +200,7 @@ TEST_F(Transport, WhoAsksNothingKeepsNobodyOut) {
   start();
   std::vector<std::unique_ptr<Client>> idle;
   for (int i = 0; i < 40; ++i) idle.push_back(std::make_unique<Client>(server->port()));
-  const auto reply = post("/tokenize", {{"prompt", "x"}});
-  EXPECT_EQ(reply.status, 200) << reply.body;
+  const auto reply = ok(post("/tokenize", {{"prompt", "x"}}));
   EXPECT_TRUE(idle.front()->closed(5)) << "the one that waited for longest";
   EXPECT_FALSE(idle.back()->closed(0));
   EXPECT_LE(metric("llada_connections"), 4);
@@ -215,14 +212,13 @@ TEST_F(Transport, ThereIsRoomForTheStateWhereAllAreAnswered) {
   start();
   Client one(server->port()), two(server->port());
   for (Client* client : {&one, &two}) {
-    client->send(chat(slow_body({{"stream", true}})));
+    client->send(chat_request(slow_body({{"stream", true}})));
     ASSERT_TRUE(client->wait_for("data: "));
   }
   EXPECT_EQ(metric("llada_requests_running"), 2);
   EXPECT_EQ(get("/health").status, 200);
-  const auto refused = post("/tokenize", {{"prompt", "x"}});
-  EXPECT_EQ(refused.status, 503);
-  EXPECT_EQ(refused.json()["error"]["code"], "too_many_connections");
+  const json refused = error_of(post("/tokenize", {{"prompt", "x"}}), 503);
+  EXPECT_EQ(refused["code"], "too_many_connections");
 }
 
 // Whatever the threads that read bodies do.
@@ -247,7 +243,7 @@ TEST_F(Transport, ClientsThatLeaveAreNoErrorOfTheServer) {
   start();
   for (const bool stream : {false, true}) {
     Client client(server->port());
-    client.send(chat(slow_body({{"stream", stream}})));
+    client.send(chat_request(slow_body({{"stream", stream}})));
     ASSERT_TRUE(becomes("llada_requests_running", 1));
     if (stream) {
       ASSERT_TRUE(client.wait_for("data: "));
@@ -275,7 +271,7 @@ TEST_F(Transport, TheLogSaysWhoAskedAndWhatWasWrong) {
     client.send(bytes);
     return client.receive(10);
   };
-  const auto refused = sent(chat(chat_body("Hi", {{"max_tokens", "many"}})));
+  const auto refused = sent(chat_request(chat_body("Hi", {{"max_tokens", "many"}})));
   EXPECT_EQ(refused.status, 400);
   auto line = logged("/v1/chat/completions").at(0);
   EXPECT_EQ(line["error"], refused.json()["error"]["message"]);
@@ -286,7 +282,7 @@ TEST_F(Transport, TheLogSaysWhoAskedAndWhatWasWrong) {
   EXPECT_TRUE(ts.size() == 24 && ts[10] == 'T' && ts.ends_with('Z')) << ts;
 
   // A stream's line is written when it ends.
-  const auto stream = sent(chat(chat_body("Hi", {{"max_tokens", 8}, {"stream", true}})));
+  const auto stream = sent(chat_request(chat_body("Hi", {{"max_tokens", 8}, {"stream", true}})));
   ASSERT_TRUE(becomes("llada_requests_total{route=\"/v1/chat/completions\",status=\"200\"}", 1));
   line = logged("/v1/chat/completions").at(1);
   EXPECT_EQ(line["status"], 200);
@@ -436,8 +432,7 @@ TEST_F(Transport, PagesThatWereLetInMayAsk) {
   };
   EXPECT_EQ(with("http://evil.example", {{"prompt", "x"}}).status, 403);
   for (const char* good : {"http://good.example", "https://better.example:8443", "http://localhost:3000"}) {
-    const auto reply = with(good, {{"prompt", "x"}});
-    EXPECT_EQ(reply.status, 200);
+    const auto reply = ok(with(good, {{"prompt", "x"}}));
     EXPECT_EQ(reply.header("Access-Control-Allow-Origin"), good);
     EXPECT_EQ(reply.header("Vary"), "Origin");
   }
@@ -553,8 +548,7 @@ TEST_F(Transport, NoExceptionEndsTheService) {
   throws = true;  // from here on also on the engine's thread
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(post("/v1/chat/completions", short_body(4)).status, 200);
-    EXPECT_EQ(post("/v1/chat/completions", chat_body("Hi", {{"max_tokens", 4}, {"stream", true}})).events().back(),
-              "[DONE]");
+    EXPECT_EQ(post_chat("Hi", {{"max_tokens", 4}, {"stream", true}}).events().back(), "[DONE]");
   }
   EXPECT_EQ(metric("llada_answers_total"), 6);
 }

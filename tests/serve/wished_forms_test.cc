@@ -22,11 +22,7 @@ class WishedForms : public ServeTest {
     client.send(http_request("POST", path, body.dump(), "Content-Type: application/json\r\n"));
     return client.receive();
   }
-  json refusal(const std::string& path, const nlohmann::ordered_json& body) {
-    const Received reply = send(path, body);
-    EXPECT_EQ(reply.status, 400) << body << reply.body;
-    return reply.json()["error"];
-  }
+  json refusal(const std::string& path, const nlohmann::ordered_json& body) { return error_of(send(path, body)); }
 };
 
 nlohmann::ordered_json with_field(nlohmann::ordered_json body, const std::string& field, nlohmann::ordered_json value) {
@@ -78,8 +74,7 @@ TEST_F(WishedForms, ASchemaIsFollowedWhereverItStands) {
       {kLlamaPath, with_field(kFormPrompt, "response_format", beside)},
   };
   for (const auto& [path, body] : asks) {
-    const Received reply = send(path, body);
-    ASSERT_EQ(reply.status, 200) << path << body << reply.body;
+    const Received reply = ok(send(path, body));
     const std::string text = said_in(reply.json());
     EXPECT_TRUE(text == R"({"z": "r", "a": 3})" || text == R"({"z": "r", "a": 4})" || text == R"({"z": "g", "a": 3})" ||
                 text == R"({"z": "g", "a": 4})")
@@ -126,8 +121,7 @@ TEST_F(WishedForms, WhatCannotBeFollowedIsLeftOutOrRefusedByItsPath) {
   nlohmann::ordered_json schema = kWishedSchema;
   schema["properties"]["z"] = {{"type", "string"}, {"pattern", "(a)\\1"}, {"maxLength", 3}};
   nlohmann::ordered_json format = {{"type", "json_schema"}, {"json_schema", {{"name", "x"}, {"schema", schema}}}};
-  const Received loose = send(kChatPath, with_field(kFormAsk, "response_format", format));
-  ASSERT_EQ(loose.status, 200) << loose.body;
+  const Received loose = ok(send(kChatPath, with_field(kFormAsk, "response_format", format)));
   const std::string path = "response_format.json_schema.schema.properties.z.pattern: ";
   EXPECT_TRUE(loose.json()["warnings"][0].get<std::string>().starts_with(path)) << loose.body;
   EXPECT_TRUE(loose.header("Llada-Note").contains(path)) << loose.head;
@@ -234,8 +228,7 @@ TEST_F(WishedForms, WithoutTokensThereIsNoText) {
   const auto before = metric("llada_forwards_total");
   for (const bool stream : {false, true}) {
     const Received reply =
-        post("/infill", {{"input_prefix", "a"}, {"input_suffix", "b"}, {"n_predict", 0}, {"stream", stream}});
-    ASSERT_EQ(reply.status, 200) << reply.body;
+        ok(post("/infill", {{"input_prefix", "a"}, {"input_suffix", "b"}, {"n_predict", 0}, {"stream", stream}}));
     const json answer = stream ? json::parse(reply.events().front()) : reply.json();
     EXPECT_EQ(answer["content"], "");
     EXPECT_EQ(answer["stop"], true);
@@ -247,8 +240,7 @@ TEST_F(WishedForms, WithoutTokensThereIsNoText) {
     for (const json& form : {json::object(), json{{"json_schema", schema}}}) {
       json body = {{"prompt", "Ken has 20+6="}, {"n_predict", 0}, {"stream", stream}};
       body.update(form);
-      const Received reply = post(kLlamaPath, body);
-      ASSERT_EQ(reply.status, 200) << reply.body;
+      const Received reply = ok(post(kLlamaPath, body));
       const json answer = stream ? json::parse(reply.events().back()) : reply.json();
       EXPECT_EQ(answer["content"], "");
       EXPECT_EQ(answer["tokens_predicted"], 0);

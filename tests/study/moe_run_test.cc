@@ -1,6 +1,7 @@
 // Whole generations of the shipped mixture with its experts shared out: the same tokens whatever the plan, the
 // cache and the prefetch, and the books of what was moved.
 // labels of this file: threads native
+#include <gmock/gmock.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -47,8 +48,7 @@ Result<Answer> answer(const std::string& device, const ExpertRequest& experts, d
 }
 
 TEST(MoeRun, NoSettingChangesTheAnswer) {
-  const auto expected = answer("cpu", {}, decode::KvChoice::dual);
-  ASSERT_TRUE(expected) << expected.error().message;
+  const auto expected = must(answer("cpu", {}, decode::KvChoice::dual));
   EXPECT_FALSE(expected->stats.experts);
   std::vector<ExpertRequest> settings;
   for (const double share : {0.25, 0.5, 0.75})
@@ -106,23 +106,21 @@ TEST(MoeRun, ImpossibleRequestsAreRefusedInOneLine) {
     EXPECT_EQ(exit_status(got.error()), 2);
     EXPECT_NE(got.error().message.find(says), std::string::npos) << got.error().message;
   }
-  const auto dense = Model::load(
-      LLADA_SOURCE_DIR "/models/tiny-llada",
-      {.device = "sim:a6000-pcie4", .plugin = &failing_devices(), .isa = "", .threads = 1, .experts = {.share = 0.25}});
-  ASSERT_FALSE(dense);
-  EXPECT_NE(dense.error().message.find("a dense model, it has no experts"), std::string::npos);
+  EXPECT_THAT(why_not(Model::load(LLADA_SOURCE_DIR "/models/tiny-llada", {.device = "sim:a6000-pcie4",
+                                                                          .plugin = &failing_devices(),
+                                                                          .isa = "",
+                                                                          .threads = 1,
+                                                                          .experts = {.share = 0.25}})),
+              testing::HasSubstr("a dense model, it has no experts"));
 }
 
 TEST(MoeRun, RecordedRoutingIsWhatTheRoutersDecided) {
   const std::string path =
       (std::filesystem::temp_directory_path() / fmt::format("llada_routing_{}.jsonl", ::getpid())).string();
-  const auto file = ModelFile::open(kModel);
-  ASSERT_TRUE(file);
-  auto recorder = RoutingRecorder::create(path, *file);
-  ASSERT_TRUE(recorder);
+  const auto file = must(ModelFile::open(kModel));
+  auto recorder = must(RoutingRecorder::create(path, *file));
   const auto got =
-      answer("cpu", {}, decode::KvChoice::dual, [&](const RoutedLayer& r) { return (*recorder)->record(r); });
-  ASSERT_TRUE(got) << got.error().message;
+      must(answer("cpu", {}, decode::KvChoice::dual, [&](const RoutedLayer& r) { return (*recorder)->record(r); }));
   ASSERT_TRUE((*recorder)->commit());
   const auto trace = read_routing(path);
   std::filesystem::remove(path);
@@ -187,9 +185,8 @@ TEST(MoeRun, HostileRoutingIsRefusedByLine) {
   const std::string head = "{\"format\":\"llada-routing\",\"version\":1,\"layers\":1,\"experts\":4,\"used\":2}\n";
   const std::string step = R"({"step":0,"layer":0,"positions":[3],"experts":[[1,2]],"gates":[[0.5,0.5]]})";
   ASSERT_TRUE(parse_routing(head + step + "\n", "f"));
-  const auto large = parse_routing(head + step + "\n", "f", 3);
-  ASSERT_FALSE(large);
-  EXPECT_EQ(large.error().message, "f:2: needed an end: the experts of all lines are over 3");
+  EXPECT_EQ(why_not(parse_routing(head + step + "\n", "f", 3)),
+            "f:2: needed an end: the experts of all lines are over 3");
   const std::pair<std::string, const char*> cases[] = {
       {"", "f: needed a header and at least one step"},
       {"[]\n", "f:1: the JSON is not an object"},

@@ -9,6 +9,7 @@
 #include <list>
 #include <numeric>
 
+#include "must.h"
 #include "study/moe_routing.h"
 #include "study/presets.h"
 
@@ -27,8 +28,7 @@ MoeSimulateOptions small(const char* profile, const char* geometry) {
 }
 
 TEST(MoeSimulate, HybridBeatsItsRivalsAndIsPredicted) {
-  const auto s = simulate_moe(small("a6000-pcie4", "deepseek-v2-lite"));
-  ASSERT_TRUE(s) << s.error().message;
+  const auto s = must(simulate_moe(small("a6000-pcie4", "deepseek-v2-lite")));
   ASSERT_EQ(s->phases.size(), 2u);
   for (const MoePhase& p : s->phases) {
     for (const char* baseline : {"static", "all-cpu"})
@@ -57,22 +57,18 @@ TEST(MoeSimulate, HybridBeatsItsRivalsAndIsPredicted) {
 TEST(MoeSimulate, SlicesHelpWhereALayerHasTwoLargeExperts) {
   MoeSimulateOptions o = small("a6000-pcie4", "mixtral");
   o.tokens = 6;
-  const auto s = simulate_moe(o);
-  ASSERT_TRUE(s) << s.error().message;
+  const auto s = must(simulate_moe(o));
   EXPECT_EQ(s->slices, 8);
   const MoePhase& decode = s->phases.at(1);
   EXPECT_GT(decode.speed_up("hybrid", "hybrid, whole"), 1.15);
   EXPECT_LT(decode.find("hybrid")->predicted_off, 0.1);
   o.slices = 3;
-  const auto odd = simulate_moe(o);
-  ASSERT_FALSE(odd);
-  EXPECT_EQ(odd.error().message,
+  EXPECT_EQ(why_not(simulate_moe(o)),
             "slices: found 3, needed a divisor of 56, the groups of 256 hidden values of an expert of mixtral");
 }
 
 TEST(MoeSimulate, DiffusionHasTideBesideIt) {
-  const auto s = simulate_moe(small("rtx4060-pcie4", "llada-moe-7b"));
-  ASSERT_TRUE(s) << s.error().message;
+  const auto s = must(simulate_moe(small("rtx4060-pcie4", "llada-moe-7b")));
   const MoePhase& p = s->phases.at(0);
   EXPECT_EQ(p.phase, "denoise");
   EXPECT_GT(p.find("TIDE")->refresh, 0);
@@ -86,8 +82,7 @@ TEST(MoeSimulate, RepeatsAndDrawsItsLanes) {
   ASSERT_TRUE(a && b);
   for (size_t i = 0; i < a->phases[0].lines.size(); ++i)
     EXPECT_EQ(a->phases[0].lines[i].seconds, b->phases[0].lines[i].seconds);
-  const auto spans = simulate_moe_spans(o);
-  ASSERT_TRUE(spans);
+  const auto spans = must(simulate_moe_spans(o));
   for (const char* lane : {"accelerator", "cpu", "map"})
     EXPECT_GT(std::ranges::count(*spans, lane, &SimulatedSpan::lane), 0) << lane;
   for (const SimulatedSpan& span : *spans) EXPECT_GE(span.end_s, span.start_s);
@@ -100,8 +95,7 @@ TEST(MoeSimulate, DiffusionGemmasExperts) {
   EXPECT_EQ(g.block, 256);
   MoeSimulateOptions o = small("a6000-pcie4", "diffusion-gemma-26b");
   o.steps = 2;
-  const auto s = simulate_moe(o);
-  ASSERT_TRUE(s) << s.error().message;
+  const auto s = must(simulate_moe(o));
   double experts = 0, others = 0;
   for (const PresetTensor& t : tensors_of(*find_preset(g.name)))
     if (t.shape.rank > 1) (t.name.contains("_exps") ? experts : others) += static_cast<double>(t.shape.elements());
@@ -126,8 +120,7 @@ TEST(MoeSimulate, DiffusionGemmasExperts) {
 // Against a list per layer, whose first entry was used longest ago.
 TEST(MoeSimulate, HitsOfTheCacheAreThoseOfAList) {
   MoeSimulateOptions o = small("a6000-pcie4", "diffusion-gemma-26b");
-  const auto s = simulate_moe(o);
-  ASSERT_TRUE(s) << s.error().message;
+  const auto s = must(simulate_moe(o));
   const RoutingTrace trace = diffusion_trace(*find_geometry(o.geometry), 1, 8, 4, 1);
   int64_t wanted = 0, hits = 0;
   for (size_t l = 0; l < 30; ++l) {

@@ -5,6 +5,7 @@
 
 #include "memory/llada_8b.h"
 #include "memory/residency.h"
+#include "must.h"
 
 namespace llada {
 namespace {
@@ -32,15 +33,12 @@ TEST(Paging, Llada8bIsMappedWholeBesideThePlan) {
     std::vector<int64_t> sizes;
     for (const Slab& slab : slabs) sizes.push_back(slab.bytes);
     const int64_t v = llada_8b_window(gib);
-    const auto two = plan_residency(slabs, v);
-    ASSERT_TRUE(two);
+    const auto two = must(plan_residency(slabs, v));
     for (const PagingRule rule : {PagingRule::lru, PagingRule::drop_all}) {
-      const auto cost = simulate_paging(rule, sizes, v, 5);
-      ASSERT_TRUE(cost);
+      const auto cost = must(simulate_paging(rule, sizes, v, 5));
       EXPECT_EQ(cost->bytes_per_pass, static_cast<double>(two->weight_bytes)) << name(rule);
     }
-    const auto belady = simulate_paging(PagingRule::belady, sizes, v, 31);
-    ASSERT_TRUE(belady);
+    const auto belady = must(simulate_paging(PagingRule::belady, sizes, v, 31));
     EXPECT_GE(belady->bytes_per_pass, static_cast<double>(two->lower_bound()));
     EXPECT_LE(belady->bytes_per_pass, static_cast<double>(two->lower_bound()) + 2 * 123e6);
   }
@@ -55,9 +53,8 @@ TEST(Paging, UniformCycleOfThirtyTwoThroughTwentyEight) {
   for (const PagingRule rule : {PagingRule::lru, PagingRule::drop_all, PagingRule::belady}) {
     EXPECT_EQ(simulate_paging(rule, slabs, 3200, 10)->maps_per_pass, 0) << "everything fits";
     EXPECT_EQ(simulate_paging(rule, slabs, -1, 10)->maps_per_pass, 0) << "unlimited";
-    const auto none = simulate_paging(rule, slabs, 99, 10);
-    ASSERT_FALSE(none);
-    EXPECT_EQ(none.error().message, "window: found 99 bytes for weights, needed 100 for the largest slab");
+    EXPECT_EQ(why_not(simulate_paging(rule, slabs, 99, 10)),
+              "window: found 99 bytes for weights, needed 100 for the largest slab");
   }
 }
 

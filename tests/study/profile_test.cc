@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/random.h"
+#include "must.h"
 
 namespace llada {
 namespace {
@@ -32,8 +33,7 @@ TEST(Profile, BuiltInOnesAreTheFilesAndEveryNumberHasASource) {
   std::vector<std::string> names;
   for (const Profile& profile : profiles) {
     names.push_back(profile.name);
-    const auto file = parse_profile(text_of(profile.name), profile.name);
-    ASSERT_TRUE(file) << file.error().message;
+    const auto file = must(parse_profile(text_of(profile.name), profile.name));
     const auto built = numbers(profile), read = numbers(*file);
     ASSERT_EQ(built.size(), read.size());
     for (size_t i = 0; i < built.size(); ++i) {
@@ -127,8 +127,7 @@ TEST(Profile, ItsTextReadsBack) {
   for (Profile profile : builtin_profiles()) {
     profile.dsp = {.arch = 79, .threads = 6, .module = "libllada_hexagon_skel_v79.so"};
     const std::string text = profile_text(profile);
-    const auto read = parse_profile(text, "written");
-    ASSERT_TRUE(read) << read.error().message;
+    const auto read = must(parse_profile(text, "written"));
     EXPECT_EQ(profile_text(*read), text);
     const auto before = numbers(profile), after = numbers(*read);
     ASSERT_EQ(before.size(), after.size());
@@ -159,16 +158,12 @@ TEST(Profile, WhatIsSaidOfADspIsChecked) {
         {"\"arch\": 79", "\"art\": 79", "p: dsp.arch: is missing; needed a whole number from 1 to 999"},
         {"libllada_hexagon_skel_v79.so", "../x.so",
          "p: dsp.module: found \"../x.so\", needed the name of a .so file"}}) {
-    const auto read = parse_profile(replaced(good, from, to), "p");
-    ASSERT_FALSE(read) << to;
-    EXPECT_EQ(read.error().message, says);
+    EXPECT_EQ(why_not(parse_profile(replaced(good, from, to), "p")), says);
   }
 }
 
 TEST(Profile, AnUnknownNameListsTheKnownOnes) {
-  const auto profile = load_profile("v80");
-  ASSERT_FALSE(profile);
-  EXPECT_EQ(profile.error().message,
+  EXPECT_EQ(why_not(load_profile("v80")),
             "profile: found 'v80', needed a .json file or one of a6000-pcie4, rtx4060-pcie4, sm8750-paper, "
             "v75-8gen3, v75-hvx, v79-8elite, v79-hvx, v81-8elite-gen5");
   const auto file = load_profile("no/such.json");

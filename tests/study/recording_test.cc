@@ -55,8 +55,7 @@ std::string text_of(const Recording& recording) {
 
 TEST(Recording, ComesBackToTheLastBit) {
   const Recording recording = recorded_golden();
-  const auto back = parse_recording(text_of(recording), "f");
-  ASSERT_TRUE(back) << back.error().message;
+  const auto back = must(parse_recording(text_of(recording), "f"));
   ASSERT_EQ(back->runs.size(), 2u);
   EXPECT_EQ(back->model, recording.model);
   for (size_t r = 0; r < 2; ++r) {
@@ -90,8 +89,7 @@ TEST(Recording, ComesBackToTheLastBit) {
 TEST(Recording, TheSimulatorReplaysWhatWasRecorded) {
   const Recording recording = recorded_golden();
   for (size_t r = 0; r < recording.runs.size(); ++r) {
-    const auto replay = parse_replay(text_of(recording), "f", static_cast<int64_t>(r));
-    ASSERT_TRUE(replay) << replay.error().message;
+    const auto replay = must(parse_replay(text_of(recording), "f", static_cast<int64_t>(r)));
     const auto& steps = recording.runs[r].steps;
     ASSERT_EQ(replay->passes.size(), steps.size());
     int64_t committed = 0;
@@ -183,8 +181,7 @@ TEST(Recording, HostileTextIsRefusedInOneLine) {
 TEST(Recording, SaysWhereATokenStoodThatMoved) {
   std::string step = kStep;
   step.insert(step.find("}}"), ",\"moved\":[[4,3]]");
-  const auto recording = parse_recording(kHead + kRunLine + step + kEnd, "f");
-  ASSERT_TRUE(recording) << recording.error().message;
+  const auto recording = must(parse_recording(kHead + kRunLine + step + kEnd, "f"));
   EXPECT_EQ(recording->runs[0].steps[0].edits[0].from, 3);
   EXPECT_NE(text_of(*recording).find("\"moved\":[[4,3]]"), std::string::npos);
   EXPECT_EQ(text_of(*parse_recording(kHead + kRunLine + kStep + kEnd, "f")).find("moved"), std::string::npos);

@@ -4,7 +4,7 @@
 // labels of this file: threads
 #include "study/sim/sim_device.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <algorithm>
 #include <numeric>
@@ -14,6 +14,7 @@
 #include "devices/small_model.h"
 #include "failing/failing_device.h"
 #include "failing/stub_device.h"
+#include "must.h"
 #include "sched/executor.h"
 #include "study/paging.h"
 
@@ -80,8 +81,7 @@ class SimDeviceTest : public testing::Test {
 TEST_F(SimDeviceTest, EveryWindowAndPolicyComputesWhatTheCpuDoes) {
   const auto reference = cpu();
   Executor plain(*reference, forwards_of(model_.graph));
-  const auto expected = passes(plain);
-  ASSERT_TRUE(expected);
+  const auto expected = must(passes(plain));
   const int64_t total = weight_total(model_, *sim({}), SlabGrain::layer);
   for (const NamedMemory& policy : kMemories)
     for (int percent = 10; percent <= 100; percent += 15) {
@@ -161,9 +161,8 @@ TEST_F(SimDeviceTest, TheWindowIsEnforced) {
   const auto device = sim({.window_bytes = 100});
   ASSERT_TRUE(device->define_slabs({{{0}, 60, 0}, {{1}, 50, 0}, {{2}, 50, 1}, {{3}, 1, 9}}));
   ASSERT_TRUE(device->map(0, MapMode::remap));
-  const auto over = device->map(1, MapMode::remap);
-  ASSERT_FALSE(over);
-  EXPECT_EQ(over.error().message, "sim: mapping slab 1 of 50 bytes needs a window of 110 bytes, it has 100");
+  EXPECT_EQ(why_not(device->map(1, MapMode::remap)),
+            "sim: mapping slab 1 of 50 bytes needs a window of 110 bytes, it has 100");
   EXPECT_TRUE(device->map(2, MapMode::remap)) << "another session, another window";
   EXPECT_FALSE(device->map(3, MapMode::remap)) << "the profile has 4 sessions";
   EXPECT_FALSE(device->map(0, MapMode::remap)) << "twice";
@@ -230,9 +229,7 @@ TEST_F(SimDeviceTest, AWrongPlanIsCaught) {
     const auto device = sim(options);
     ForgetfulDevice wrong(*device, forget);
     Executor executor(wrong, forwards_of(model_.graph));
-    const auto got = passes(executor);
-    ASSERT_FALSE(got) << "mapping " << forget << " of " << maps;
-    EXPECT_NE(got.error().message.find("is not mapped"), std::string::npos) << got.error().message;
+    EXPECT_THAT(why_not(passes(executor)), testing::HasSubstr("is not mapped"));
   }
 }
 

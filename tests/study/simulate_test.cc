@@ -15,6 +15,7 @@
 
 #include "base/file.h"
 #include "eval/recording.h"
+#include "must.h"
 #include "study/presets.h"
 #include "study/sim/profile.h"
 
@@ -68,8 +69,7 @@ TEST(PaperTable, SomrIsOnlyExposedMapTime) {
 
 // labels: long
 TEST(PaperTable, ExposedTimeVanishesSoonAfterAnyPlanCouldHideIt) {
-  const auto rows = sweep_window(options("sm8750-paper"), 2.0, 4.25, 0.25);
-  ASSERT_TRUE(rows) << rows.error().message;
+  const auto rows = must(sweep_window(options("sm8750-paper"), 2.0, 4.25, 0.25));
   ASSERT_EQ(rows->size(), 10u);
   double before = 1e9;
   for (const SweepRow& row : *rows) {
@@ -105,8 +105,7 @@ TEST(NewerChips, BeatAutoregressiveDecodingAndSomrHasLittleToDo) {
   // Also with five tokens per pass, the least that the published table implies.
   SimulateOptions slow = options("v79-8elite");
   slow.tokens_per_pass = 5;
-  const auto line = simulate_last_line(slow);
-  ASSERT_TRUE(line);
+  const auto line = must(simulate_last_line(slow));
   EXPECT_EQ(line->passes, 26);
   EXPECT_LT(line->seconds, 5);
 
@@ -134,21 +133,17 @@ TEST(Canvases, RunOnBothPhonesThroughTheWindowThatTheirLayersNeed) {
   for (const char* phone : {"v79-8elite", "v75-8gen3"}) {
     SimulateOptions o = options(phone);
     o.preset = "diffusion-gemma-26b:q4_0", o.tokens_per_pass = 128, o.gen = 300;
-    const auto wide = simulate_last_line(o);
-    ASSERT_TRUE(wide) << wide.error().message;
+    const auto wide = must(simulate_last_line(o));
     EXPECT_EQ(wide->passes, 1 + 2 + 1 + 2) << "the prompt, two canvases, and the first of them once more";
     EXPECT_EQ(wide->tokens, 512);
     EXPECT_EQ(wide->bytes_mapped_per_pass, 0);
     o.window_gib = 1;
-    const auto narrow = simulate_last_line(o);
-    ASSERT_TRUE(narrow) << narrow.error().message;
+    const auto narrow = must(simulate_last_line(o));
     EXPECT_NEAR(narrow->lower_bound_bytes, weights - 0.7 * 0x1p30, 0.01 * weights);
     EXPECT_GE(narrow->bytes_mapped_per_pass, narrow->lower_bound_bytes);
     EXPECT_GE(narrow->seconds, wide->seconds);
     o.tokens_per_pass = 1e-300;
-    const auto refused = simulate_last_line(o);
-    ASSERT_FALSE(refused);
-    EXPECT_EQ(refused.error().message,
+    EXPECT_EQ(why_not(simulate_last_line(o)),
               "tokens per pass: found 1e-300, needed 0.0078125 to the block's 256: 65536 passes at most");
   }
 }
@@ -249,8 +244,7 @@ TEST(Beside, EveryPartOfTheWholeSystemEarnsItsPlaceOnThePapersPhone) {
 // labels: long
 TEST(SpeedUps, OfThePapersPhoneOverlapThePublishedRange) {
   const std::vector<int64_t> prompts = {32, 78, 512}, gens = {32, 128, 512};
-  const auto ups = simulate_speed_ups(options("sm8750-paper"), prompts, gens);
-  ASSERT_TRUE(ups);
+  const auto ups = must(simulate_speed_ups(options("sm8750-paper"), prompts, gens));
   ASSERT_EQ(ups->size(), 9u);
   for (const SpeedUp& up : *ups) {
     EXPECT_GT(up.factor, 17) << up.prompt << " " << up.gen;
@@ -258,8 +252,7 @@ TEST(SpeedUps, OfThePapersPhoneOverlapThePublishedRange) {
   }
   EXPECT_NEAR((*ups)[4].factor, 606.5 / 16.0, 0.2);
   EXPECT_GT(ups->front().factor, 2 * ups->back().factor) << "long prompts and answers have dear full passes";
-  const auto own = simulate_speed_ups(options("v79-hvx"), prompts, gens);
-  ASSERT_TRUE(own);
+  const auto own = must(simulate_speed_ups(options("v79-hvx"), prompts, gens));
   for (const SpeedUp& up : *own) EXPECT_LT(up.factor, 7);
 }
 
@@ -329,8 +322,7 @@ TEST(Simulate, ASlowCpuDelaysNoPass) {
     o.profile = profile;
     for (const int32_t sparse : {0, 8}) {
       for (SimulatedPass& pass : o.replay) pass.sparse = pass.sparse_wanted = sparse;
-      const auto line = simulate_last_line(o);
-      ASSERT_TRUE(line) << line.error().message;
+      const auto line = must(simulate_last_line(o));
       (sparse == 0 ? dense : beside).push_back(*line);
     }
   }
@@ -392,8 +384,7 @@ TEST(Simulate, LongCanvasesTakeTheirPlaceInTheWindow) {
 
 // labels: long
 TEST(Simulate, SpansAreOrderedPerLaneAndDoNotOverlap) {
-  const auto spans = simulate_spans(options("sm8750-paper"));
-  ASSERT_TRUE(spans);
+  const auto spans = must(simulate_spans(options("sm8750-paper")));
   std::map<std::string, double> end;
   for (const SimulatedSpan& span : *spans) {
     EXPECT_GE(span.start_s, end[span.lane] - 1e-9) << span.lane;
@@ -448,14 +439,12 @@ TEST(Replay, PassesComeFromTheRecording) {
   SimulateOptions o = options("v79-8elite");
   o.replay = first->passes;
   o.replay_tokens = first->tokens;
-  const auto line = simulate_last_line(o);
-  ASSERT_TRUE(line);
+  const auto line = must(simulate_last_line(o));
   EXPECT_EQ(line->name, "recording");
   EXPECT_EQ(line->passes, 2);
   EXPECT_EQ(line->tokens, 2);
   o.replay = second->passes;
-  const auto sparse = simulate_last_line(o);
-  ASSERT_TRUE(sparse) << sparse.error().message;
+  const auto sparse = must(simulate_last_line(o));
   EXPECT_GT(sparse->cpu_seconds, 0.05);
 }
 
@@ -466,8 +455,7 @@ TEST(Replay, GuidanceComputesEveryRowTwice) {
   step.sparse_trials = {{5, 1, 9, 0.5}};
   RecordedRun guided = run_of({step});
   guided.strategy = "g", guided.task = "sort", guided.prompt_tokens = 8, guided.guided = true;
-  const auto trace = parse_replay(lines_of({run_of({}), guided}), "r", 1);
-  ASSERT_TRUE(trace) << trace.error().message;
+  const auto trace = must(parse_replay(lines_of({run_of({}), guided}), "r", 1));
   EXPECT_EQ(trace->passes[0].rows, 2 * (20 + 2));
   EXPECT_EQ(trace->passes[0].wanted, 12 + 1);
   EXPECT_EQ(trace->passes[0].sparse, 2 * (2 + 1));

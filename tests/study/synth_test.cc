@@ -15,6 +15,7 @@
 #include "engine/inspect.h"
 #include "engine/session.h"
 #include "formats/temp_folder.h"
+#include "must.h"
 #include "study/synth_vocabulary.h"
 
 namespace llada {
@@ -65,23 +66,19 @@ decode::DecodeOptions short_run() {
 }
 
 TEST_F(Synth, TheFileRunsAndItsTextIsTokenized) {
-  const auto report = synthesize_file(path(), request("tiny", "q4_0"), {.threads = 2});
-  ASSERT_TRUE(report) << report.error().message;
+  const auto report = must(synthesize_file(path(), request("tiny", "q4_0"), {.threads = 2}));
   EXPECT_EQ(report->bytes, fs::file_size(path()));
   EXPECT_EQ(report->no_run, "");
-  const auto model = Model::load(path(), {.threads = 2});
-  ASSERT_TRUE(model) << model.error().message;
+  const auto model = must(Model::load(path(), {.threads = 2}));
   EXPECT_EQ((*model)->chat_style(), ChatStyle::llada);
   EXPECT_EQ((*model)->special_ids().mask, 1006);
   const std::string text = "the quick brown Fox\n\xc3\xa9";
   EXPECT_EQ((*model)->tokenizer().decode((*model)->tokenizer().encode(text)), text);
   EXPECT_LT((*model)->tokenizer().encode("the quick brown fox").size(), 16u);  // merges are used
   const ChatMessage message{"user", "hello"};
-  const auto prompt = (*model)->chat_ids(std::span(&message, 1));
-  ASSERT_TRUE(prompt) << prompt.error().message;
+  const auto prompt = must((*model)->chat_ids(std::span(&message, 1)));
   const auto session = Session::create(*model, {}).value();
-  const auto result = session->generate(*prompt, short_run(), {});
-  ASSERT_TRUE(result) << result.error().message;
+  const auto result = must(session->generate(*prompt, short_run(), {}));
   EXPECT_EQ(result->stats.decode.committed, 16);
 }
 
@@ -113,8 +110,7 @@ TEST_F(Synth, EveryArchitectureOpens) {
     const SynthRequest r = shrunken(preset, DType::Q4_K);
     const auto report = synthesize_file(path(), r, {});
     ASSERT_TRUE(report) << preset << ": " << report.error().message;
-    const auto summary = inspect_model(path());
-    ASSERT_TRUE(summary) << summary.error().message;
+    const auto summary = must(inspect_model(path()));
     const ModelConfig &found = summary->config, &wanted = r.preset.config;
     EXPECT_EQ(summary->parameters, parameters_of(r.preset)) << preset;
     EXPECT_EQ(found.name, wanted.name);
@@ -217,8 +213,7 @@ TEST(SynthVocabulary, BuildsATokenizerOfThePublishedSize) {
     const TokenizerSpec spec = synthesize_vocabulary(preset);
     EXPECT_EQ(static_cast<int64_t>(spec.tokens.size()), preset.config.vocab);
     EXPECT_GT(spec.merges.size(), 100'000u);
-    const auto tokenizer = Tokenizer::create(spec, name);
-    ASSERT_TRUE(tokenizer) << tokenizer.error().message;
+    const auto tokenizer = must(Tokenizer::create(spec, name));
     for (const PresetToken& token : preset.control_tokens) EXPECT_EQ(tokenizer->find_control(token.text), token.id);
   }
 }

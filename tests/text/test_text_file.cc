@@ -1,9 +1,10 @@
 // Texts from outside: what is UTF-8, what stands in front of it, and what an error says of the rest.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "must.h"
 #include "text/text_file.h"
 
 namespace llada {
@@ -11,10 +12,7 @@ namespace {
 
 using namespace std::string_literals;
 
-std::string message(std::string bytes) {
-  const auto text = as_text(std::move(bytes), "f");
-  return text ? "accepted" : text.error().message;
-}
+std::string message(std::string bytes) { return why_not(as_text(std::move(bytes), "f")); }
 
 TEST(TextFile, AMarkInFrontIsLeftOut) {
   EXPECT_EQ(*as_text("\xEF\xBB\xBFhello", "f"), "hello");

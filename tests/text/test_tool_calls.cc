@@ -4,6 +4,7 @@
 #include <chrono>
 #include <random>
 
+#include "must.h"
 #include "text/chat_template.h"
 #include "text/json_text.h"
 #include "text/support.h"
@@ -112,8 +113,7 @@ TEST(ToolCalls, ConversationsEqualPublishedTemplates) {
         messages.back().calls.push_back({call["function"]["name"], spelled(call["function"]["arguments"])});
     }
     if (!functions.empty()) show_tools(format, functions, messages);
-    const auto ids = render_chat(tokenizer, format, messages, true, item.value("think", false));
-    ASSERT_TRUE(ids) << ids.error().message;
+    const auto ids = must(render_chat(tokenizer, format, messages, true, item.value("think", false)));
     EXPECT_EQ(tokenizer.decode(*ids, true), item["text"].get<std::string>()) << item["template"];
     EXPECT_EQ(*ids, item["ids"].get<std::vector<int32_t>>()) << item["template"];
   }
@@ -130,8 +130,7 @@ TEST(ToolCalls, GemmaThinksBehindAResult) {
   for (const bool later : {false, true})
     for (const bool think : {false, true}) {
       format.joins_answers = later;
-      const auto ids = render_chat(tokenizer, format, messages, true, think);
-      ASSERT_TRUE(ids) << ids.error().message;
+      const auto ids = must(render_chat(tokenizer, format, messages, true, think));
       const bool opens = later && think;
       EXPECT_EQ(tokenizer.decode(*ids, true).ends_with("<|channel>thought\n"), opens);
       EXPECT_EQ(thoughts_behind(format, *ids), opens ? Thoughts::open : Thoughts::may_begin);

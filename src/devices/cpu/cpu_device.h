@@ -1,7 +1,6 @@
 // The host processor as a device: kernels of one instruction set, a pool of threads, an arena for
 // activations.
 #pragma once
-#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>

@@ -1,7 +1,6 @@
 // A route op on the host.
 #pragma once
 #include <cstdint>
-#include <span>
 #include <vector>
 
 #include "graph/program.h"

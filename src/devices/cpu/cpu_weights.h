@@ -4,7 +4,6 @@
 // are never loaded.
 #pragma once
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>

@@ -5,7 +5,6 @@
 // The index is always checked. The packed bytes are checked by verify() alone, since a gigabyte takes longer to read
 // than to map. Any bytes are safe to compute with, so they are trusted as those of the model's own file are.
 #pragma once
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>

@@ -1,7 +1,6 @@
 #include "devices/cuda/cuda_device.h"
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 
 #include "base/check.h"

@@ -2,7 +2,6 @@
 // the GPU computes all experts in its memory. With one it computes its share while the host computes the other, and
 // products of a moved expert start piece by piece as they arrive.
 #pragma once
-#include <memory>
 
 #include "devices/cuda/expert_slots.h"
 #include "devices/cuda/weights.h"

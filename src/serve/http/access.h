@@ -1,6 +1,5 @@
 // Access control: the host names, web pages and keys with which requests are answered.
 #pragma once
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>

@@ -8,7 +8,6 @@
 #include <boost/beast/core/buffers_range.hpp>
 #include <boost/beast/http/message.hpp>
 #include <boost/beast/http/parser.hpp>
-#include <optional>
 #include <string>
 #include <string_view>
 

@@ -1,7 +1,6 @@
 // Handlers of routes made from a protocol's functions, for the tables of routes in this folder. A protocol is a file
 // here, and a line of protocols.inc.
 #pragma once
-#include <optional>
 #include <utility>
 
 #include "serve/protocols/reading.h"

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "serve/protocols/reading.h"
-#include "text/utf8.h"
 
 namespace llada::serve {
 namespace {

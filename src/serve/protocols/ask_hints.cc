@@ -4,7 +4,6 @@
 // the answer is the same, and a warning says so.
 #include <algorithm>
 #include <array>
-#include <set>
 
 #include "decode/form_options.h"
 #include "formats/printable.h"

@@ -1,6 +1,5 @@
 // /health, /ready, /metrics, /v1/models, /v1/models/{id}, /props, /slots, /v1/llada/options and the page: the server
 // and its state.
-#include <algorithm>
 #include <cmath>
 
 #include "engine/decode_choice.h"

@@ -1,7 +1,6 @@
 // The text of an answer while it is decoded, for streams. Two views of it: the text that can no longer change, piece by
 // piece, and everything that is decided so far.
 #pragma once
-#include <deque>
 #include <string>
 #include <vector>
 

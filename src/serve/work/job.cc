@@ -1,6 +1,5 @@
 #include "serve/work/job.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "decode/canvas.h"
