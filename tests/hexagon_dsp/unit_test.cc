@@ -194,6 +194,20 @@ TEST_F(HexagonUnit, FewRowsManyInputsAndStoredFloatsAreTheIntegerKernels) {
   }
 }
 
+// Whatever lies in its memory by then: the op is done again by integers, and the next one asks again.
+TEST_F(HexagonUnit, AUnitThatNoThreadIsGivenLeavesTheIntegerKernels) {
+  constexpr int64_t kInputs = 96, kOutputs = 330, kRows = 40;
+  const auto stored = kernels::testing::make_weights(DType::Q4_0, kOutputs, kInputs, Fill::wide, 5);
+  const auto view = kernels::testing::view(DType::Q4_0, stored, kOutputs, kInputs);
+  const auto x = nasty_rows(kRows, kInputs, 9);
+  const auto given = product(view, x, kRows), integers = by_integers(view, x, kRows);
+  host_too_ = false;  // its model is given
+  dsp_->lack(RING_LACKS_UNIT);
+  EXPECT_EQ(product(view, x, kRows), integers);
+  dsp_->lack(0);
+  EXPECT_EQ(product(view, x, kRows), given);
+}
+
 TEST_F(HexagonUnit, ARowThatIsNotFiniteHasNoFiniteProductAndNoNeighbours) {
   constexpr int64_t kRows = 12, kInputs = 96, kOutputs = 40;
   std::vector<float> weights(kOutputs * kInputs);

@@ -4,7 +4,7 @@
 #include <array>
 #include <atomic>
 #include <chrono>
-#include <cstdlib>
+#include <new>
 #include <system_error>
 #include <thread>
 
@@ -22,12 +22,16 @@ struct Workers {
   dsp::Matrix unit;
 };
 thread_local Workers* current = nullptr;
+constexpr std::align_val_t kRegion{256 << 10};  // of a matrix unit's memory
 
 }  // namespace
 
 struct HostModule::State {
   Workers workers;
-  std::unique_ptr<uint8_t, void (*)(void*)> vtcm{nullptr, std::free};
+  struct Free {
+    void operator()(uint8_t* memory) const { ::operator delete(memory, kRegion); }
+  };
+  std::unique_ptr<uint8_t, Free> vtcm;
   dsp::Buffers buffers;
   uint32_t named = 0;
   dsp::Pool pool;
@@ -35,10 +39,9 @@ struct HostModule::State {
 };
 
 HostModule::HostModule(int threads, uint32_t vtcm) : state_(std::make_unique<State>()) {
-  constexpr size_t kRegion = 256 << 10;
   state_->workers.threads = static_cast<uint32_t>(std::clamp<int>(threads, 1, dsp::kMaxWorkers));
   if (vtcm == 0) return;
-  state_->vtcm.reset(static_cast<uint8_t*>(std::aligned_alloc(kRegion, (vtcm + kRegion - 1) / kRegion * kRegion)));
+  state_->vtcm.reset(static_cast<uint8_t*>(::operator new(vtcm, kRegion, std::nothrow)));
   if (state_->vtcm != nullptr) state_->workers.unit = {state_->vtcm.get(), vtcm};
 }
 

@@ -331,7 +331,9 @@ Matrix os_matrix() {
   return {memory, bytes};
 }
 bool os_lock_matrix(const Matrix& unit) {
-  hmx_model_memory(unit.memory, unit.bytes, (once(control->lacks) & RING_LACKS_SUMS) == 0);
+  const uint32_t lacks = once(control->lacks);
+  if ((lacks & RING_LACKS_UNIT) != 0) return false;
+  hmx_model_memory(unit.memory, unit.bytes, (lacks & RING_LACKS_SUMS) == 0);
   return true;
 }
 void os_unlock_matrix() { hmx_model_memory(nullptr, 0, false); }

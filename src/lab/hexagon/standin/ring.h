@@ -43,8 +43,9 @@ typedef struct Ring {
   uint32_t vtcm;    /* by the stand-in, in the first channel: bytes of a modelled matrix unit's memory; 0: no unit */
 } Ring;             /* the arguments' bytes follow at offset 128 */
 
-/* SUMS: the modelled matrix unit multiplies nothing, so that packets are those of the kernels around it. */
-enum RingLacks { RING_LACKS_MMAP2 = 1, RING_LACKS_VOTES = 2, RING_LACKS_SUMS = 4 };
+/* SUMS: the modelled matrix unit multiplies nothing, so that packets are those of the kernels around it. UNIT: its
+   memory is there, and no thread is given the unit. */
+enum RingLacks { RING_LACKS_MMAP2 = 1, RING_LACKS_VOTES = 2, RING_LACKS_SUMS = 4, RING_LACKS_UNIT = 8 };
 
 #define RING_DATA 128u
 #define RING_CHANNEL_AT(channel) ((channel) == 0 ? 0 : RING_BYTES - (RING_CHANNELS - (channel)) * RING_SHORT_BYTES)
