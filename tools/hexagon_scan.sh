@@ -18,7 +18,8 @@ if [ "${1:-}" = --self-test ]; then  # a disassembler whose files are its listin
   word() { printf '      18:\\t00 00 00 00\\t%s %s\\n' "$1" "${2:-<unknown>}"; }
   for row in '0:' "1:$(word a6e0c011)" "0:$(word a6e0c013)" "0:$(word 920041e2)$(word 9202e3ef)" "1:$(word 920041e2)" \
     "1:$(word 920041e2)$(word a6e0c013)" "1:$(word 920041e2)$(word 529fc000 '{ \tjumpr r31 }')$(word 9202e3ef)" \
-    "1:$(word 9202e3ef)" "1:$(word 9202e3ef)$(word 920041e2)" "1:$(word b0014080 '{ \tr0 = add(r1,#0x4)')$(word a6e0c013)" '1:      18:\t00 c0 00 1d\t1d00c000 { \tv0.sf = v1.qf32 } \n'; do
+    "1:$(word 9202e3ef)" "1:$(word 9202e3ef)$(word 920041e2)" \
+    "1:$(word b0014080 '{ \tr0 = add(r1,#0x4)')$(word a6e0c013)" '1:      18:\t00 c0 00 1d\t1d00c000 { \tv0.sf = v1.qf32 } \n'; do
     printf "$known${row#*:}" >"$work/module"
     status=0
     PATH="$work:$PATH" "$0" "$work/module" "$work/tested" >"$work/out" 2>&1 || status=$?
