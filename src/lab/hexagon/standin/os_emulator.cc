@@ -316,10 +316,12 @@ void os_clean(const uint8_t* bytes, uint32_t count) {
             static_cast<uint32_t>(bytes - buffer.address) + count);
 }
 
-// Mapped when it is first asked for, by a thread that holds the session.
+// Mapped when it is first asked for.
 Matrix os_matrix() {
   constexpr uint32_t kRegion = 256 << 10;
+  static constinit Lock lock;
   static uint8_t* memory = nullptr;
+  const LockGuard held(lock);
   const uint32_t bytes = control != nullptr ? once(control->vtcm) : 0;
   if (bytes == 0) return {};
   if (memory == nullptr) {
