@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "devices/hexagon/dsp/hmx_model.h"
 #include "devices/hexagon/dsp/matmul.h"
 #include "devices/hexagon/dsp/os.h"
 #include "devices/hexagon/dsp/skel.h"
@@ -25,7 +26,8 @@ void require(bool holds) {
 struct Memory {
   uint8_t* data;
   uint32_t bytes;
-  explicit Memory(uint32_t size) : data(static_cast<uint8_t*>(std::aligned_alloc(128, size))), bytes(size) {
+  explicit Memory(uint32_t size, uint32_t alignment = 128)
+      : data(static_cast<uint8_t*>(std::aligned_alloc(alignment, size))), bytes(size) {
     require(data != nullptr);
     std::memset(data, 0xff, bytes);
   }
@@ -66,6 +68,15 @@ uint64_t os_microseconds() {
   if (scribbling) scribble();
   return 0;
 }
+Matrix os_matrix() {
+  static Memory vtcm(1 << 20, 256 << 10);
+  return {vtcm.data, vtcm.bytes};
+}
+bool os_lock_matrix(const Matrix& unit) {
+  hmx_model_memory(unit.memory, unit.bytes, true);
+  return true;
+}
+void os_unlock_matrix() { hmx_model_memory(nullptr, 0, false); }
 uint64_t os_packets() { return 0; }
 void os_log(const char*) {}
 uint32_t os_threads() { return 1; }

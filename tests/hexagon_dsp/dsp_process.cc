@@ -59,9 +59,10 @@ std::string DspProcess::missing() {
   return ::access(emulator.c_str(), X_OK) == 0 ? "" : emulator + " is not installed";
 }
 
-DspProcess::DspProcess(uint64_t window) : control_(RING_BYTES) {
+DspProcess::DspProcess(uint64_t window, uint32_t vtcm) : control_(RING_BYTES) {
   ring().magic = RING_MAGIC;
   ring().version = RING_VERSION;
+  ring().vtcm = vtcm;
   std::vector<std::string> words = {qemu()};
   if (window != 0) words.insert(words.end(), {"-R", std::to_string(window)});
   // Another build of the program, e.g. of another architecture (docs/lab/hexagon-dsp.md).

@@ -33,8 +33,9 @@ class SharedBuffer {
 
 class DspProcess {
  public:
-  // window: qemu's -R, the guest's address space in bytes; 0: all of it. open() says whether it came up.
-  explicit DspProcess(uint64_t window = 0);
+  // window: qemu's -R, the guest's address space in bytes; 0: all of it. vtcm: bytes of a modelled matrix unit's memory;
+  // 0: no unit. open() says whether it came up.
+  explicit DspProcess(uint64_t window = 0, uint32_t vtcm = 0);
   DspProcess(const DspProcess&) = delete;
   ~DspProcess();
 
@@ -47,6 +48,9 @@ class DspProcess {
              uint64_t* handle_out = nullptr, uint32_t channel = 0);
   // The first argument's bytes of the call that runs on a channel, where the DSP has them.
   std::byte* message(uint32_t channel = 0) { return control_.data() + RING_CHANNEL_AT(channel) + RING_DATA; }
+
+  // What the system lacks from now on (RingLacks).
+  void lack(uint32_t lacks) { ring().lacks = lacks; }
 
   WireInfo query();
   WireReply map(uint32_t buffer, const SharedBuffer& memory, uint32_t bytes = 0, uint32_t flags = 0);

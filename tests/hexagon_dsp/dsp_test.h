@@ -43,10 +43,11 @@ class DspTest : public testing::Test {
     start(32 << 20);
   }
 
-  void start(int64_t bytes) {
+  // vtcm: bytes of a matrix unit's memory, here and there; 0: no unit.
+  void start(int64_t bytes, uint32_t vtcm = 0) {
     memory_ = std::make_unique<SharedBuffer>(bytes);
     scratch_ = std::make_unique<SharedBuffer>(16 << 20);
-    dsp_ = std::make_unique<DspProcess>();
+    dsp_ = std::make_unique<DspProcess>(0, vtcm);
     ASSERT_TRUE(dsp_->open());
     // Whatever is read and was not written shows: as floats these are not numbers, as indices far too large.
     std::memset(memory_->data(), 0xff, static_cast<size_t>(std::min<int64_t>(memory_->bytes(), 32 << 20)));
@@ -55,14 +56,15 @@ class DspTest : public testing::Test {
     ASSERT_EQ(dsp_->map(kScratch, *scratch_).status, WIRE_OK);
     host_memory_ = std::make_unique<SharedBuffer>(bytes);
     host_scratch_ = std::make_unique<SharedBuffer>(16 << 20);
-    host_.begin_batch();
+    host_ = std::make_unique<HostModule>(2, vtcm);
+    host_->begin_batch();
     // Numbers come in order: those before the test's own are of bytes that no batch names.
     for (uint32_t i = 0; i < kScratch; ++i)
       if (i == kBuffer)
-        host_.number(host_memory_->data(), host_memory_->bytes());
+        host_->number(host_memory_->data(), host_memory_->bytes());
       else
-        host_.number(host_scratch_->data() + i + 1, 0);
-    host_.number(host_scratch_->data(), host_scratch_->bytes());
+        host_->number(host_scratch_->data() + i + 1, 0);
+    host_->number(host_scratch_->data(), host_scratch_->bytes());
     used_ = 0;
   }
 
@@ -143,7 +145,7 @@ class DspTest : public testing::Test {
     std::memcpy(host_memory_->data(), memory_->data(), used);
     const WireReply reply = dsp_->run(bytes.data(), static_cast<uint32_t>(bytes.size()));
     if (reply.status != WIRE_OK || !host_too_) return reply;
-    const WireReply host = host_.run(bytes);
+    const WireReply host = host_->run(bytes);
     EXPECT_EQ(host.status, WIRE_OK) << host.detail;
     size_t same = 0;
     while (same < used && same_word(same)) same += 4;
@@ -160,7 +162,7 @@ class DspTest : public testing::Test {
   WireReply run(const WireOp& op, uint32_t threads = 0) { return run(std::span(&op, 1), threads); }
 
   std::unique_ptr<SharedBuffer> memory_, scratch_, host_memory_, host_scratch_;
-  HostModule host_{2};
+  std::unique_ptr<HostModule> host_;
   bool host_too_ = true;  // false: a test maps buffers of its own, or writes into them while a batch runs
   std::unique_ptr<DspProcess> dsp_;
   int64_t used_ = 0;

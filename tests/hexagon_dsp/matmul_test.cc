@@ -12,17 +12,7 @@ namespace {
 
 using kernels::testing::Fill;
 
-struct Case {
-  DType type;
-  int64_t outputs, inputs, rows;
-  Fill fill = Fill::wide;
-};
-void PrintTo(const Case& c, std::ostream* out) {
-  *out << traits(c.type).name << "_" << c.outputs << "x" << c.inputs << "_rows" << c.rows << "_fill"
-       << static_cast<int>(c.fill);
-}
-
-class HexagonMatmul : public DspTest, public testing::WithParamInterface<Case> {};
+class HexagonMatmul : public DspTest, public testing::WithParamInterface<ProductCase> {};
 
 TEST_P(HexagonMatmul, EqualsTheIntegerOracleBitForBitAndTheExactProductNearly) {
   const auto [type, n, k, rows, fill] = GetParam();
@@ -91,12 +81,13 @@ TEST_F(HexagonDamage, ARowThatIsNotFiniteHasNoFiniteProductAndNoNeighbours) {
 
 INSTANTIATE_TEST_SUITE_P(
     Shapes, HexagonMatmul,
-    testing::Values(Case{DType::Q4_0, 64, 256, 32}, Case{DType::Q4_0, 33, 96, 7}, Case{DType::Q4_0, 32, 32, 1},
-                    Case{DType::Q4_0, 31, 64, 4, Fill::low}, Case{DType::Q4_0, 32, 4096, 9, Fill::low},
-                    Case{DType::Q4_0, 32, 12288, 8, Fill::alternate}, Case{DType::Q4_0, 40, 128, 13, Fill::high},
-                    Case{DType::Q8_0, 64, 256, 32}, Case{DType::Q8_0, 33, 96, 7}, Case{DType::Q8_0, 32, 32, 1},
-                    Case{DType::Q8_0, 32, 4096, 9, Fill::low}, Case{DType::Q8_0, 32, 12288, 8, Fill::alternate},
-                    Case{DType::F16, 64, 256, 9}, Case{DType::F16, 33, 96, 5}, Case{DType::BF16, 32, 64, 3}),
+    testing::Values(
+        ProductCase{DType::Q4_0, 64, 256, 32}, ProductCase{DType::Q4_0, 33, 96, 7}, ProductCase{DType::Q4_0, 32, 32, 1},
+        ProductCase{DType::Q4_0, 31, 64, 4, Fill::low}, ProductCase{DType::Q4_0, 32, 4096, 9, Fill::low},
+        ProductCase{DType::Q4_0, 32, 12288, 8, Fill::alternate}, ProductCase{DType::Q4_0, 40, 128, 13, Fill::high},
+        ProductCase{DType::Q8_0, 64, 256, 32}, ProductCase{DType::Q8_0, 33, 96, 7}, ProductCase{DType::Q8_0, 32, 32, 1},
+        ProductCase{DType::Q8_0, 32, 4096, 9, Fill::low}, ProductCase{DType::Q8_0, 32, 12288, 8, Fill::alternate},
+        ProductCase{DType::F16, 64, 256, 9}, ProductCase{DType::F16, 33, 96, 5}, ProductCase{DType::BF16, 32, 64, 3}),
     testing::PrintToStringParamName());
 
 }  // namespace

@@ -1,12 +1,23 @@
-// Activations that the products of the DSP's tiles are tested with.
+// What the products of the DSP's tiles are tested with.
 #pragma once
 #include <algorithm>
 #include <cstdint>
+#include <ostream>
 #include <vector>
 
 #include "kernels/kernel_test_data.h"
 
 namespace llada::hexagon {
+
+struct ProductCase {
+  DType type;
+  int64_t outputs, inputs, rows;
+  kernels::testing::Fill fill = kernels::testing::Fill::wide;
+};
+inline void PrintTo(const ProductCase& c, std::ostream* out) {
+  *out << traits(c.type).name << "_" << c.outputs << "x" << c.inputs << "_rows" << c.rows << "_fill"
+       << static_cast<int>(c.fill);
+}
 
 // Rows of every nature: ordinary, an outlier in one block, nearly nothing beside much, all zero, alternating extremes.
 inline std::vector<float> nasty_rows(int64_t rows, int64_t inputs, uint64_t seed) {

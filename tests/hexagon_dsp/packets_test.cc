@@ -74,6 +74,35 @@ TEST_F(HexagonPackets, PerMultiplyAccumulateOfAttention) {
   EXPECT_GT(each, 1.0 / 64);
 }
 
+// Around the matrix unit, whose own work the emulator does not time: 64 more outputs of 4,096 inputs are 256 blocks of 32
+// by 32 weights to widen, with the ends of their tiles; a row more is an end more.
+TEST_F(HexagonPackets, PerBlockAndPerResultOfTheMatrixUnit) {
+  constexpr int64_t kInputs = 4096;
+  start(32 << 20, 8 << 20);
+  dsp_->lack(RING_LACKS_SUMS);
+  units_ = WIRE_UNIT_MATRIX;
+  struct Row {
+    DType type;
+    double block;  // limit
+  };
+  for (const Row& row : {Row{DType::Q4_0, 97}, Row{DType::Q8_0, 186}, Row{DType::F16, 205}}) {
+    const double few = of_outputs(row.type, kInputs, 9), many = of_outputs(row.type, kInputs, 32);
+    const double result = (many - few) / (64 * 23), block = (few - 9 * 64 * result) / (64 * kInputs / 1024);
+    fmt::print("packets (emulated) of the matrix unit, {}: {:.1f} to widen 32 x 32 weights, {:.2f} per result\n",
+               traits(row.type).name, block, result);
+    EXPECT_LE(block, row.block) << traits(row.type).name;
+    EXPECT_GT(block, 16) << "16 vectors are stored: a wrong count";
+    EXPECT_LE(result, 0.65);
+  }
+  used_ = 0;
+  const double narrow = matmul_packets(DType::Q4_0, 32, kInputs, 32);
+  used_ = 0;
+  const double wide = matmul_packets(DType::Q4_0, 32, 2 * kInputs, 32);
+  const double input = (wide - narrow - of_outputs(DType::Q4_0, kInputs, 32) / 2) / (32 * kInputs);
+  fmt::print("packets (emulated) of the matrix unit per input of a row: {:.3f}\n", input);
+  EXPECT_LE(input, 0.45);
+}
+
 // What the head does with a logit beside its product: the difference between head and matmul, of 1,024 more outputs.
 TEST_F(HexagonPackets, PerLogit) {
   constexpr int64_t kInputs = 64, kRows = 8;

@@ -103,11 +103,11 @@ typedef struct WireInfo {
   uint32_t reserved[6];
 } WireInfo;
 
-/* What may compute the products of matmul and head beside the vector unit's integers, which define them (dsp/
-   activations.h) and which every module has. No module here has any of these: docs/lab/hexagon-dsp.md, "A matrix
-   unit". */
+/* Units that may compute products of matmul beside the vector unit's integers, which define them (dsp/activations.h)
+   and which every module has. Phones' modules offer none yet: docs/lab/hexagon-dsp.md, "A matrix unit". */
 enum WireUnit {
-  WIRE_UNIT_MATRIX = 1 /* a matrix unit in FP16: within the bound of tests/hexagon_dsp/tolerance.h, not bit for bit */
+  WIRE_UNIT_MATRIX = 1 /* a matrix unit in FP16, for ops of more than 8 rows: within the bound of
+                          tests/hexagon_dsp/unit_bound.h, not bit for bit */
 };
 
 enum WireMapFlags { WIRE_MAP_READ_ONLY = 1, WIRE_MAP_UP = 2 };

@@ -16,7 +16,7 @@ uint32_t supported_matrix_layouts() {
   return 1u << WIRE_STORED_F32 | 1u << WIRE_TILE_Q4_0 | 1u << WIRE_TILE_Q8_0 | 1u << WIRE_TILE_F16;
 }
 
-uint32_t supported_units() { return 0; }
+uint32_t supported_units() { return os_matrix().bytes > 0 ? WIRE_UNIT_MATRIX : 0; }
 
 Fault Batch::value(WireRef ref, uint64_t rows, uint64_t columns, Use use, float*& out, uint32_t alignment) {
   return at(ref, rows * columns * 4, use, out, alignment);
@@ -349,6 +349,7 @@ void Batch::run(const void* data, uint32_t bytes, WireReply& reply) {
     reply.status = WIRE_UNSUPPORTED, reply.detail = batch.units;
     return;
   }
+  if ((batch.units & WIRE_UNIT_MATRIX) != 0) unit_ = os_matrix();
   const auto fail = [&](Fault fault, uint32_t op) {
     reply.status = fault.status, reply.detail = fault.detail, reply.op = op;
     reply.lines = lines_;

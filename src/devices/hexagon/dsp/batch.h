@@ -7,6 +7,7 @@
 
 #include "devices/hexagon/dsp/batch_copy.h"
 #include "devices/hexagon/dsp/lock.h"
+#include "devices/hexagon/dsp/os.h"
 #include "devices/hexagon/dsp/pool.h"
 #include "devices/hexagon/wire.h"
 
@@ -106,9 +107,21 @@ class Batch {
   static void multiply(const Product& product, uint32_t tile, const float* x, const uint8_t* activations, uint32_t rows,
                        uint32_t inputs);
 
+  struct UnitPlan {
+    // Offsets and sizes in the matrix unit's memory; together: tiles of 32 outputs that are multiplied in a stage.
+    uint32_t blocks, stripes, row_tiles, slot, together, weights, results, tables;
+    // False: it does not fit.
+    bool lay(const Matrix& unit, uint32_t rows, uint32_t inputs);
+  };
+  // All tiles of the products, numbered through; exponents: of the rows, filled here. False: the unit was not given,
+  // and all outputs are to be written again.
+  bool multiply_by_unit(const UnitPlan& plan, const Product* products, uint32_t tiles, const float* x, uint32_t rows,
+                        uint32_t inputs, int32_t* exponents);
+
   Buffers& buffers_;
   Pool& pool_;
   BatchCopy& copy_;
+  Matrix unit_;  // empty: the batch does not ask for it
   bool checking_ = true;
   uint32_t op_ = 0;     // that is checked or runs
   uint32_t lines_ = 0;  // cleaned for ranges

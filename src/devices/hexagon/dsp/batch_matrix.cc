@@ -10,6 +10,8 @@ namespace {
 
 constexpr uint32_t kTile = 32;  // outputs
 constexpr uint32_t kNoFormat = ~0u;
+// More rows are the matrix unit's. Where it is faster, 17 rows by packets alone, is for a phone to say.
+constexpr uint32_t kMostIntegerRows = 8;
 
 uint32_t format_of(uint32_t layout) {
   switch (layout) {
@@ -93,6 +95,7 @@ Fault Batch::matmul(const WireOp& op) {
   Product products[3];
   uint32_t count = 0, tiles = 0, formats = 0;
   uint64_t bytes = 0;
+  bool tiled = true;
   for (; count < 3 && op.weight[count].layout != WIRE_NO_LAYOUT; ++count) {
     const WireWeight& w = op.weight[count];
     Product& p = products[count];
@@ -101,6 +104,7 @@ Fault Batch::matmul(const WireOp& op) {
     p.layout = w.layout, p.outputs = p.stride = w.outputs, p.first = tiles;
     p.tile_bytes = bytes_of_tile(w.layout, op.columns);
     p.last = tiles += (w.outputs + kTile - 1) / kTile;
+    tiled &= w.layout != WIRE_STORED_F32;
     if (w.layout != WIRE_STORED_F32 && (formats & 1u << w.layout) == 0) {
       formats |= 1u << w.layout;
       bytes += quantized_bytes(w.layout, op.rows, op.columns);
@@ -109,6 +113,10 @@ Fault Batch::matmul(const WireOp& op) {
   if (count == 0) return {WIRE_BAD_OP, WIRE_CHECK_WEIGHT};
   uint8_t* memory = scratch(bytes + uint64_t{kMaxWorkers} * work_bytes(op.columns));
   if (checking_) return {};
+  if (UnitPlan plan;
+      tiled && op.rows > kMostIntegerRows && plan.lay(unit_, op.rows, op.columns) &&
+      multiply_by_unit(plan, products, tiles, x, op.rows, op.columns, reinterpret_cast<int32_t*>(memory)))
+    return {};
   const uint8_t* activations[3] = {};
   for (uint32_t i = 0; i < count; ++i) {
     if (products[i].layout == WIRE_STORED_F32) continue;

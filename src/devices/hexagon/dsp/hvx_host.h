@@ -92,6 +92,7 @@ inline HVX_VectorPred Q6_Q_vsetq_R(int32_t r) {
 inline HVX_Vector Q6_V_vmux_QVV(const HVX_VectorPred& q, HVX_Vector a, HVX_Vector b) {
   return (a & q.mask) | (b & ~q.mask);
 }
+inline HVX_VectorPred Q6_Q_and_QQ(const HVX_VectorPred& a, const HVX_VectorPred& b) { return {a.mask & b.mask}; }
 inline HVX_Vector Q6_V_vand_QV(const HVX_VectorPred& q, HVX_Vector a) { return a & q.mask; }
 inline HVX_Vector Q6_V_valign_VVR(HVX_Vector high, HVX_Vector low, int32_t r) {
   uint8_t both[256];
@@ -134,6 +135,24 @@ inline HVX_Vector Q6_Vh_vpacke_VwVw(HVX_Vector u, HVX_Vector v) { return hvx_hos
 inline HVX_Vector Q6_Vh_vshuffe_VhVh(HVX_Vector u, HVX_Vector v) {
   return hvx_host::each<uint32_t, uint32_t>([](uint32_t a, uint32_t b) { return a << 16 | (b & 0xffff); }, u, v);
 }
+inline HVX_Vector Q6_Vb_vshuffe_VbVb(HVX_Vector u, HVX_Vector v) {
+  return hvx_host::each<uint16_t, uint16_t>([](uint16_t a, uint16_t b) { return a << 8 | (b & 0xff); }, u, v);
+}
+inline HVX_Vector Q6_Vb_vshuffo_VbVb(HVX_Vector u, HVX_Vector v) {
+  return hvx_host::each<uint16_t, uint16_t>([](uint16_t a, uint16_t b) { return (a & 0xff00) | b >> 8; }, u, v);
+}
+// The low halves of a table's words, by bytes below 16: the meaning of r = 0; the kernels use no other.
+inline HVX_VectorPair Q6_Wh_vlut16_VbVhR(HVX_Vector indices, HVX_Vector table, int32_t) {
+  const auto half = [&](int which) {
+    return hvx_host::each<uint16_t, uint16_t>(
+        [&, which](uint16_t both) {
+          const int index = both >> (8 * which) & 0xff;
+          return index < 16 ? table[index] & 0xffff : 0;
+        },
+        indices);
+  };
+  return {half(0), half(1)};
+}
 
 // ---- Lanes. HVX_HOST_2(name, lane of the result, lane of the operands, value of a and b)
 #define HVX_HOST_2(name, R, T, value)                                  \
@@ -154,6 +173,9 @@ HVX_HOST_2(Q6_Vw_vmax_VwVw, int32_t, int32_t, std::max(a, b))
 HVX_HOST_2(Q6_Vw_vmin_VwVw, int32_t, int32_t, std::min(a, b))
 HVX_HOST_2(Q6_Vuh_vavg_VuhVuh_rnd, uint16_t, uint16_t, (a + b + 1) >> 1)
 HVX_HOST_2(Q6_Vh_vlsr_VhVh, uint16_t, uint16_t, (b & 16) != 0 ? uint32_t{a} << (32 - (b & 31)) : a >> (b & 15))
+HVX_HOST_2(Q6_Vh_vasl_VhVh, int16_t, int16_t, hvx_host::shifted(a, hvx_host::signed_count(b, 5)))
+HVX_HOST_2(Q6_Vh_vmpy_VhVh_s1_rnd_sat, int16_t, int16_t,
+           hvx_host::saturated<int16_t>((int64_t{a} * b * 2 + 0x8000) >> 16))
 HVX_HOST_2(Q6_Vw_vlsr_VwVw, uint32_t, uint32_t, hvx_host::shifted(a, -hvx_host::signed_count(b, 6)))
 HVX_HOST_2(Q6_Vw_vasl_VwVw, int32_t, int32_t, hvx_host::shifted(a, hvx_host::signed_count(b, 6)))
 HVX_HOST_2(Q6_Vw_vmpyo_VwVh_s1_sat, int32_t, int32_t, hvx_host::by_upper_half(a, b, 0))
@@ -178,6 +200,9 @@ inline HVX_Vector Q6_Vw_vaslacc_VwVwR(HVX_Vector sum, HVX_Vector v, int32_t r) {
 }
 inline HVX_Vector Q6_Vw_vasracc_VwVwR(HVX_Vector sum, HVX_Vector v, int32_t r) {
   return Q6_Vw_vadd_VwVw(sum, Q6_Vw_vasr_VwR(v, r));
+}
+inline HVX_Vector Q6_Vuh_vcl0_Vuh(HVX_Vector v) {
+  return hvx_host::each<uint16_t, uint16_t>([](uint32_t a) { return a == 0 ? 16 : __builtin_clz(a) - 16; }, v);
 }
 inline HVX_VectorPred Q6_Q_vcmp_eq_VwVw(HVX_Vector a, HVX_Vector b) {
   return hvx_host::compare<int32_t>([](int32_t x, int32_t y) { return x == y; }, a, b);

@@ -17,6 +17,17 @@ void os_clean(const uint8_t* bytes, uint32_t count);
 // Asks for clock and vector units, or gives both back. The bits (WireVote) that were refused, with the first status.
 uint32_t os_vote(bool up, int32_t* status);
 
+// The memory of the matrix unit (VTCM), a multiple of 256 KiB in address; empty where there is no unit, or none that
+// was given to this module.
+struct Matrix {
+  uint8_t* memory = nullptr;
+  uint32_t bytes = 0;
+};
+Matrix os_matrix();
+// The thread that multiplies has the unit from one to the other; false: it is not given.
+bool os_lock_matrix(const Matrix& unit);
+void os_unlock_matrix();
+
 uint64_t os_microseconds();
 uint64_t os_packets();  // instruction packets that this thread has executed; 0 where they cannot be counted
 void os_log(const char* text);

@@ -35,6 +35,10 @@ Hap hap() {
 
 void os_clean(const uint8_t* bytes, uint32_t count) { clean_cache(bytes, count); }
 
+Matrix os_matrix() { return {}; }
+bool os_lock_matrix(const Matrix&) { return false; }
+void os_unlock_matrix() {}
+
 uint64_t os_microseconds() { return HAP_perf_get_time_us != nullptr ? HAP_perf_get_time_us() : 0; }
 uint64_t os_packets() { return 0; }
 void os_log(const char* text) {

@@ -4,34 +4,45 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <new>
 #include <system_error>
 #include <thread>
 
 #include "devices/hexagon/dsp/batch.h"
+#include "devices/hexagon/dsp/hmx_model.h"
 #include "devices/hexagon/dsp/os.h"
 
 namespace llada::hexagon {
 namespace {
 
-// State for the module's calls of os.h: whose threads they are about.
+// State for the module's calls of os.h: whose threads they are about, and whose matrix unit.
 struct Workers {
   uint32_t threads = 1;
   std::array<std::thread, dsp::kMaxWorkers> started;
+  dsp::Matrix unit;
 };
 thread_local Workers* current = nullptr;
+constexpr std::align_val_t kRegion{256 << 10};  // of a matrix unit's memory
 
 }  // namespace
 
 struct HostModule::State {
   Workers workers;
+  struct Free {
+    void operator()(uint8_t* memory) const { ::operator delete(memory, kRegion); }
+  };
+  std::unique_ptr<uint8_t, Free> vtcm;
   dsp::Buffers buffers;
   uint32_t named = 0;
   dsp::Pool pool;
   dsp::BatchCopy copy;
 };
 
-HostModule::HostModule(int threads) : state_(std::make_unique<State>()) {
+HostModule::HostModule(int threads, uint32_t vtcm) : state_(std::make_unique<State>()) {
   state_->workers.threads = static_cast<uint32_t>(std::clamp<int>(threads, 1, dsp::kMaxWorkers));
+  if (vtcm == 0) return;
+  state_->vtcm.reset(static_cast<uint8_t*>(::operator new(vtcm, kRegion, std::nothrow)));
+  if (state_->vtcm != nullptr) state_->workers.unit = {state_->vtcm.get(), vtcm};
 }
 
 HostModule::~HostModule() {
@@ -81,6 +92,12 @@ uint64_t os_microseconds() {
 uint64_t os_packets() { return 0; }
 void os_clean(const uint8_t*, uint32_t) {}  // there is one cache
 uint32_t os_threads() { return current->threads; }
+Matrix os_matrix() { return current->unit; }
+bool os_lock_matrix(const Matrix& unit) {
+  hmx_model_memory(unit.memory, unit.bytes, true);
+  return true;
+}
+void os_unlock_matrix() { hmx_model_memory(nullptr, 0, false); }
 
 bool os_start_worker(uint32_t index, void (*entry)(void*), void* argument) {
   try {

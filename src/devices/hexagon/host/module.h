@@ -13,8 +13,9 @@ namespace llada::hexagon {
 
 class HostModule {
  public:
-  // One thread calls; with it `threads` work (at most dsp::kMaxWorkers).
-  explicit HostModule(int threads);
+  // One thread calls; with it `threads` work (at most dsp::kMaxWorkers). vtcm: bytes of a modelled matrix unit's
+  // memory; 0: no unit.
+  explicit HostModule(int threads, uint32_t vtcm = 0);
   ~HostModule();
 
   // The names of the batch before are void.

@@ -8,6 +8,7 @@
 #include "devices/hexagon/dsp/float_math.h"
 #include "devices/hexagon/dsp/head.h"
 #include "devices/hexagon/dsp/rows_plain.h"
+#include "devices/hexagon/dsp/unit_tiles.h"
 
 namespace dsp {
 
@@ -40,6 +41,13 @@ void quantize_group(Format format, const float* x, uint32_t stride, uint32_t row
     else
       head.bias[r] = 0, head.exponent[r] = 0;  // its products are made of the present keys, and not stored
   }
+}
+
+void unit_rows(const float* even, const float* odd, uint32_t blocks, uint8_t* to, int32_t exponents[2]) {
+  plain::unit_rows(even, odd, blocks, to, exponents);
+}
+void unit_weights(Format format, const uint8_t* tile, uint32_t first, uint32_t last, uint8_t* to) {
+  plain::unit_weights(format, tile, first, last, to);
 }
 
 const ChunkKernels kVectorChunk = {

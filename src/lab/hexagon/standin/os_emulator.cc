@@ -1,6 +1,7 @@
 // The system back end under qemu-hexagon's user mode, and the program around the skel: `llada_dsp HOST_PID FD` maps the
 // ring (lab/hexagon/standin/ring.h) and serves invokes. Linux calls go through trap0(#1): number in r6, arguments in
 // r0 to r5. A guest page is 64 KiB, so sizes of buffers are multiples of that.
+#include "devices/hexagon/dsp/hmx_model.h"
 #include "devices/hexagon/dsp/lock.h"
 #include "devices/hexagon/dsp/machine.h"
 #include "devices/hexagon/dsp/os.h"
@@ -314,6 +315,30 @@ void os_clean(const uint8_t* bytes, uint32_t count) {
       clean(buffer, static_cast<uint32_t>(bytes - buffer.address),
             static_cast<uint32_t>(bytes - buffer.address) + count);
 }
+
+// Mapped when it is first asked for.
+Matrix os_matrix() {
+  constexpr uint32_t kRegion = 256 << 10;
+  static constinit Lock lock;
+  static uint8_t* memory = nullptr;
+  const LockGuard held(lock);
+  const uint32_t bytes = control != nullptr ? once(control->vtcm) : 0;
+  if (bytes == 0) return {};
+  if (memory == nullptr) {
+    constexpr int32_t kPrivate = 2, kAnonymous = 0x20;
+    const int32_t at = call(kMap2, 0, static_cast<int32_t>(bytes + kRegion), 3, kPrivate | kAnonymous, -1);
+    if (at < 0 && at > -4096) return {};
+    memory = reinterpret_cast<uint8_t*>((static_cast<uintptr_t>(at) + kRegion - 1) / kRegion * kRegion);
+  }
+  return {memory, bytes};
+}
+bool os_lock_matrix(const Matrix& unit) {
+  const uint32_t lacks = once(control->lacks);
+  if ((lacks & RING_LACKS_UNIT) != 0) return false;
+  hmx_model_memory(unit.memory, unit.bytes, (lacks & RING_LACKS_SUMS) == 0);
+  return true;
+}
+void os_unlock_matrix() { hmx_model_memory(nullptr, 0, false); }
 
 uint64_t os_microseconds() {
   Time now = {0, 0};
