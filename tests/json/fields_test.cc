@@ -100,8 +100,9 @@ TEST(Fields, EachTypeIsReadOrRefusedInOneLine) {
     // Left out it is missing, but where that is a value.
     const auto empty = Fields::parse("{}", "f");
     const std::string missing = c.read(*empty);
-    if (missing != "none" && missing != "[]")
+    if (missing != "none" && missing != "[]") {
       EXPECT_THAT(missing, testing::StartsWith("f: v: is missing; needed ")) << c.value;
+    }
     EXPECT_EQ(c.read(*Fields::parse("{\"v\":null}", "f")), missing);
   }
   const auto inner = Fields::parse(R"({"v":[1,-1,[2,1],{"a":[{"b":3}]},[1]]})", "f");

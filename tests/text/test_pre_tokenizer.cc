@@ -52,7 +52,9 @@ TEST(PreTokenizer, EveryNameHasItsRules) {
     }
     const std::vector<std::string> regexes(row.regexes.begin(), row.regexes.end());
     EXPECT_TRUE(PreTokenizer::create(regexes)) << row.names;
-    if (!row.flags.characters) EXPECT_EQ(find_pre_tokenizer(regexes)->regexes.data(), row.regexes.data()) << row.names;
+    if (!row.flags.characters) {
+      EXPECT_EQ(find_pre_tokenizer(regexes)->regexes.data(), row.regexes.data()) << row.names;
+    }
   }
   EXPECT_EQ(names.size(), 89u);
   for (const char* unknown : {"tekken\n", "gpt-2 phi-2", " ", "gpt", "2"})
