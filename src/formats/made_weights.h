@@ -1,6 +1,6 @@
-// Matrices that other software has rounded, as tensors of the engine's types, in memory of this process. A row is made
-// when somebody asks for it, from the file's mapped bytes, and given back when it is packed, so a model never lies in
-// memory in both forms. The addresses stay the same all along; before a tensor is made they hold nothing.
+// Matrices that other software has rounded, as tensors of the engine's types, in memory of this process. Rows are made
+// from the file's mapped bytes when somebody asks for them, and given back when they are packed. So a model never lies
+// in memory in both forms. The addresses stay the same all along; before a tensor is made they hold nothing.
 #pragma once
 #include <cstdint>
 #include <memory>

@@ -63,8 +63,8 @@ class ModelFile {
   const std::vector<MappedFile>& files() const { return files_; }
   Status check_unchanged() const;  // of all weight files: MappedFile::check_unchanged()
 
-  // Weights that other software has rounded become tensors when they are wanted: to be called before the bytes of one
-  // are read, unless the file has them so, when it does nothing. Any thread may call it. Invalid: damaged scales.
+  // Makes a weight that other software has rounded, before its bytes are read; does nothing where the file has them as
+  // they are. Any thread may call it. Invalid: damaged scales.
   Status make(const TensorView& view, ThreadPool* pool = nullptr) const;
   bool makes() const { return record_.made != nullptr; }  // whether there are such
   void keep_made() const;                                 // from now on drop_pages leaves them alone

@@ -249,6 +249,12 @@ class Builder {
     return {};
   }
 
+  Status no_zeros() const {
+    if (find("weight_zero_point") == nullptr) return {};
+    return invalid("{}: tensor {}: numbers with an exponent are read without zeros alone", file_,
+                   full("weight_zero_point"));
+  }
+
   // NVFP4 and MXFP4 of compressed-tensors and ModelOpt.
   Status float4(const SafetensorsTensor& weight) {
     LLADA_TRY(const auto* scales, need("weight_scale", {"F8_E4M3", "U8", "F8_E8M0"}));
@@ -260,6 +266,7 @@ class Builder {
     m_.in = dims[0] * 2, m_.out = dims[1], m_.count = dims[2];
     LLADA_TRY_STATUS(has_shape("weight_scale", *scales, shape((m_.in + m_.group - 1) / m_.group, m_.out)));
     m_.scales = by_row(*scales, nv ? "F8_E4M3" : "E8M0");
+    LLADA_TRY_STATUS(no_zeros());
     if (!nv) return {};
     m_.global_divides = find("weight_global_scale") != nullptr;
     LLADA_TRY(m_.global, one_each(m_.global_divides ? "weight_global_scale" : "weight_scale_2"));
@@ -302,7 +309,8 @@ class Builder {
                        full(part), dims_text(found), dims_text(by_output), dims_text(by_block));
       m_.scales = by_row(*scales, type);
     }
-    if (!integers || find("weight_zero_point") == nullptr) return {};
+    if (!integers) return no_zeros();
+    if (find("weight_zero_point") == nullptr) return {};
     LLADA_TRY(const auto* zeros, need("weight_zero_point", {"I8"}));
     LLADA_TRY_STATUS(has_shape("weight_zero_point", *zeros, found));
     m_.zeros = m_.scales;

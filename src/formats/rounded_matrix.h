@@ -23,8 +23,8 @@ namespace llada {
 using RoundedParts = std::map<std::string, SafetensorsTensor, std::less<>>;
 
 struct RoundedMatrix {
-  // Where the codes of a row lie: in the bytes of a row, lowest bits first; in columns of words, each along the inputs
-  // (GPTQ); in words of eight outputs (AWQ).
+  // Where the codes of a row lie. rows: in its own bytes, lowest bits first; columns (GPTQ): in a column of words, each
+  // along the inputs; awq: in words of eight outputs.
   enum class Layout { rows, columns, awq };
   enum class Code { integer, signed_byte, fp4, fp8 };
   // Numbers of a file at steps along experts, blocks of outputs, and groups of inputs.

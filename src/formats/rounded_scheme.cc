@@ -107,10 +107,9 @@ class SchemeReader {
     LLADA_TRY(scheme_.bits, fields_.integer("bits", 2, 8));
     if (scheme_.bits != 2 && scheme_.bits != 3 && scheme_.bits != 4 && scheme_.bits != 8)
       return fields_.wrong("bits", scheme_.bits, "2, 3, 4 or 8");
-    const bool older = !fields_.has("checkpoint_format");
-    const char* const key = older ? "format" : "checkpoint_format";
-    LLADA_TRY_STATUS(one_of(fields_, key, {"gptq", "gptq_v2"}));
-    LLADA_TRY(const auto form, fields_.text(key, "gptq"));
+    constexpr const char* kKeys[] = {"checkpoint_format", "format"};
+    for (const auto key : kKeys) LLADA_TRY_STATUS(one_of(fields_, key, {"gptq", "gptq_v2"}));
+    LLADA_TRY(const auto form, fields_.text({kKeys[0], kKeys[1]}, "gptq"));
     scheme_.zeros_less_one = form == "gptq";
     LLADA_TRY_STATUS(one_of(fields_, "pack_dtype", {"int32"}));
     // Rules for single modules may give them other bits.

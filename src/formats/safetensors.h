@@ -19,8 +19,8 @@ struct SafetensorsTensor {
   std::string name;
   TensorView view;      // dims in storage order: safetensors' shape reversed
   uint64_t offset = 0;  // from the start of the file
-  // The type where no weight of ours has it (integers, F64, floats of 8 bits): a buffer of the training code, or a part
-  // of a matrix that other software has rounded. Such a view gives place and shape alone.
+  // The type where no weight of ours has it (integers, F64, floats of 8 bits), else empty. Such a tensor is a buffer of
+  // the training code or part of a rounded matrix, and its view gives place and shape alone.
   std::string_view raw = {};
 
   uint64_t bytes() const;

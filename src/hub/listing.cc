@@ -60,9 +60,9 @@ std::string list_of(const std::vector<std::string>& names) {
 }
 
 constexpr std::string_view kFolderFiles[] = {
-    "hf_quant_config.json", "config.json",       "generation_config.json",      "tokenizer.json",
-    "vocab.json",           "merges.txt",        "tokenizer_config.json",       "special_tokens_map.json",
-    "chat_template.jinja",  "added_tokens.json", "model.safetensors.index.json"};
+    "config.json",       "generation_config.json",      "tokenizer.json",          "vocab.json",
+    "merges.txt",        "tokenizer_config.json",       "special_tokens_map.json", "chat_template.jinja",
+    "added_tokens.json", "model.safetensors.index.json"};
 
 // Weights of the folder itself; those below it belong to something else.
 bool is_folder_weight(const std::string& path) {

@@ -308,6 +308,8 @@ TEST(RoundedFolders, PartsThatDoNotFitAreNamed) {
       {"NoGlobal", "nvfp4_modelopt", rename, "weight_scale_2", "up_proj.weight_scale_2 is missing, F32, F16, BF16"},
       {"FewFloats", "nvfp4_packed", shape(1, 3), "weight_scale", "up_proj.weight_scale is 3x96, 4x96 needed"},
       {"Blocks", "float8_rows", shape(0, 95), "weight_scale", "up_proj.weight_scale is 1x95; needed one number, 1x96"},
+      {"FloatZeros", "float8_rows", [](FilePart& part) { part.name = "model.layers.1.mlp.up_proj.weight_zero_point"; },
+       "weight_scale", "up_proj.weight_scale is missing"},
       {"NoScale", "float8_blocks", rename, "weight_scale_inv", "up_proj.weight_scale is missing"},
   };
   for (const Damage& damage : damages) {

@@ -1,0 +1,98 @@
+// Folders whose weights other software has rounded, run: their logits are those of the same values in a GGUF file, also
+// from packed weights on disk.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "engine/pack_cache.h"
+#include "engine/session.h"
+#include "formats/convert.h"
+#include "formats/rounded_fixture.h"
+#include "formats/temp_folder.h"
+
+namespace llada {
+namespace {
+
+using namespace testing_models;
+
+class RoundedRuns : public testing::TestWithParam<RoundedForm> {};
+
+std::vector<float> logits_of(const std::shared_ptr<const Model>& model) {
+  const std::vector<int32_t> tokens = {1, 2, 3, 5, 8, 13, 21, 34, 36, 36}, wanted = {0, 4, 8, 9};
+  return Session::create(model, {}).value()->logits(tokens, wanted).value();
+}
+
+double relative_error(const std::vector<float>& got, const std::vector<float>& want) {
+  double error2 = 0, norm2 = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    error2 += std::pow(static_cast<double>(got[i]) - want[i], 2);
+    norm2 += std::pow(static_cast<double>(want[i]), 2);
+  }
+  return std::sqrt(error2 / norm2);
+}
+
+TEST_P(RoundedRuns, HaveTheLogitsOfTheirValues) {
+  const RoundedForm& form = GetParam();
+  for (const Family* family : {&kLladaFamily, &kLladaMoeFamily, &kLlada2Family}) {
+    const TempFolder disk;
+    const RoundedFolder folder = rounded_folder(tiny_config(family), form);
+    disk.write("config.json", folder.config);
+    disk.write("model.safetensors", folder.weights);
+    const auto model = Model::load(disk.path(), {.threads = 2});
+    ASSERT_TRUE(model) << model.error().message;
+    ASSERT_TRUE(convert_to_gguf((*model)->file(), nullptr, disk / "floats.gguf", {.type = DType::F32, .progress = {}}));
+    const auto floats = Model::load(disk / "floats.gguf", {.threads = 2});
+    ASSERT_TRUE(floats) << floats.error().message;
+    const auto got = logits_of(*model);
+    // Rounded activations can turn a router's choice, so a mixture's logits may be others.
+    const bool mixture = (*model)->config().experts > 0;
+    if (!mixture) EXPECT_LE(relative_error(got, logits_of(*floats)), 0.03) << family->name;
+    // Another instruction set uses other weights in place; a second load makes everything anew.
+    const auto plain = Model::load(disk.path(), {.isa = "scalar", .threads = 1});
+    ASSERT_TRUE(plain) << plain.error().message;
+    if (!mixture) EXPECT_LE(relative_error(got, logits_of(*plain)), 0.02) << family->name;
+    const auto again = Model::load(disk.path(), {.threads = 1});
+    ASSERT_TRUE(again) << again.error().message;
+    EXPECT_EQ(got, logits_of(*again)) << family->name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schemes, RoundedRuns, testing::ValuesIn(rounded_forms()),
+                         [](const auto& test) { return test.param.name; });
+
+TEST(RoundedModels, PackedWeightsOnDiskAreUsed) {
+  const TempFolder disk, cache;
+  const RoundedFolder folder = rounded_folder(tiny_config(&kLladaMoeFamily), rounded_form("gptq_4_symmetric"));
+  disk.write("config.json", folder.config);
+  disk.write("model.safetensors", folder.weights);
+  LoadOptions options{.threads = 2};
+  options.pack_cache.folder = cache.path();
+  options.pack_cache.use = PackCache::Use::found;
+  const auto in_memory = Model::load(disk.path(), options);
+  ASSERT_TRUE(in_memory) << in_memory.error().message;
+  const auto packed = make_packed(disk.path(), options, {});
+  if (!packed) GTEST_SKIP() << packed.error().message;  // an instruction set that packs nothing
+  EXPECT_TRUE(packed->made);
+  const auto from_disk = Model::load(disk.path(), options);
+  ASSERT_TRUE(from_disk) << from_disk.error().message;
+  EXPECT_EQ(logits_of(*in_memory), logits_of(*from_disk));
+}
+
+TEST(RoundedModels, DamagedScalesEndTheLoading) {
+  const TempFolder disk;
+  const RoundedFolder folder =
+      rounded_folder(tiny_config(&kLladaFamily), rounded_form("mlx_4_BF16"), [](std::vector<FilePart>& parts) {
+        for (FilePart& part : parts)
+          if (part.name == "model.layers.1.mlp.up_proj.scales") part.bytes[1] = part.bytes[0] = '\x7f';
+      });
+  disk.write("config.json", folder.config);
+  disk.write("model.safetensors", folder.weights);
+  const auto model = Model::load(disk.path(), {.threads = 2});
+  ASSERT_FALSE(model);
+  EXPECT_EQ(model.error().kind, ErrorKind::invalid_input);
+  EXPECT_THAT(model.error().message, testing::HasSubstr("up_proj has a scale that is not finite"));
+}
+
+}  // namespace
+}  // namespace llada
