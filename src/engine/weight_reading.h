@@ -25,7 +25,7 @@ class WeightReading {
  public:
   // The file outlives it. Nothing happens before planned().
   // threads: of the making of weights that the file has in another form (ModelFile::make).
-  WeightReading(const ModelFile& file, LoadProgress progress, int threads);
+  WeightReading(const ModelFile& file, LoadProgress progress, int threads = 0);
   ~WeightReading();
   WeightReading(const WeightReading&) = delete;
   WeightReading& operator=(const WeightReading&) = delete;

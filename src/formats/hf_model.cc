@@ -4,6 +4,7 @@
 
 #include "formats/family.h"
 #include "formats/hf_config.h"
+#include "formats/made_weights.h"
 #include "formats/printable.h"
 #include "formats/rounded_modules.h"
 #include "formats/rounded_scheme.h"
@@ -42,10 +43,13 @@ std::unexpected<Error> not_a_weight(std::string_view file, std::string_view name
   return invalid("{}: tensor {} is not part of this architecture", file, printable(name));
 }
 
-// Rows all over both, since whole matrices may be gigabytes that nobody needs yet.
-bool differ(const TensorView& a, const TensorView& b) {
+// Rows all over both, since whole matrices may be gigabytes that nobody needs yet. Of rounded ones the codes.
+bool differ(const ModelRecord& record, const TensorView& a, const TensorView& b) {
   constexpr int64_t kRows = 64;
   if (a.type != b.type || a.shape != b.shape) return true;
+  const bool made = record.made != nullptr && record.made->holds(a);
+  if (made != (record.made != nullptr && record.made->holds(b))) return true;
+  if (made) return !std::ranges::equal(record.made->stored(a), record.made->stored(b));
   const int64_t last = a.shape.rows() - 1;
   for (int64_t i = 0; i < kRows; ++i) {
     const int64_t row = last * i / (kRows - 1);
@@ -65,7 +69,7 @@ void tie(ModelRecord& record) {
     return;
   }
   const std::string name = printable(head->file_name);
-  const bool other = differ(head->view, embedding->view);
+  const bool other = differ(record, head->view, embedding->view);
   if (c.family->head_is_embedding) {
     if (other)
       c.notes.push_back(fmt::format(

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "engine/inspect.h"
 #include "engine/pack_cache.h"
 #include "engine/session.h"
 #include "formats/convert.h"
@@ -47,11 +48,15 @@ TEST_P(RoundedRuns, HaveTheLogitsOfTheirValues) {
     const auto got = logits_of(*model);
     // Rounded activations can turn a router's choice, so a mixture's logits may be others.
     const bool mixture = (*model)->config().experts > 0;
-    if (!mixture) EXPECT_LE(relative_error(got, logits_of(*floats)), 0.03) << family->name;
+    if (!mixture) {
+      EXPECT_LE(relative_error(got, logits_of(*floats)), 0.03) << family->name;
+    }
     // Another instruction set uses other weights in place; a second load makes everything anew.
     const auto plain = Model::load(disk.path(), {.isa = "scalar", .threads = 1});
     ASSERT_TRUE(plain) << plain.error().message;
-    if (!mixture) EXPECT_LE(relative_error(got, logits_of(*plain)), 0.02) << family->name;
+    if (!mixture) {
+      EXPECT_LE(relative_error(got, logits_of(*plain)), 0.02) << family->name;
+    }
     const auto again = Model::load(disk.path(), {.threads = 1});
     ASSERT_TRUE(again) << again.error().message;
     EXPECT_EQ(got, logits_of(*again)) << family->name;
@@ -92,6 +97,30 @@ TEST(RoundedModels, DamagedScalesEndTheLoading) {
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().kind, ErrorKind::invalid_input);
   EXPECT_THAT(model.error().message, testing::HasSubstr("up_proj has a scale that is not finite"));
+}
+
+TEST(RoundedModels, InspectNamesTheScheme) {
+  const TempFolder disk;
+  const RoundedFolder folder = rounded_folder(tiny_config(&kLladaFamily), rounded_form("gptq_4_symmetric"));
+  disk.write("config.json", folder.config);
+  disk.write("model.safetensors", folder.weights);
+  const auto summary = inspect_model(disk.path());
+  ASSERT_TRUE(summary) << summary.error().message;
+  EXPECT_THAT(summary->config.remarks,
+              testing::Contains("rounded by other software (gptq, 4 bits); matrices are read as: 14 q4_0"));
+}
+
+TEST(Inspect, ANameThatSaysAnotherTypeIsNamed) {
+  const TempFolder disk;
+  const std::string bytes = gguf_bytes(tiny_config(&kLladaFamily), {.type = DType::Q4_0});
+  const auto remarks = [&](const std::string& name) {
+    const auto summary = inspect_model(disk.write(name, bytes));
+    EXPECT_TRUE(summary) << summary.error().message;
+    return summary->config.remarks;
+  };
+  const std::string other = "the file's name says tq2_0, and no tensor has that type: most of it is q4_0";
+  EXPECT_THAT(remarks("Model-TQ2_0.gguf"), testing::Contains(other));
+  EXPECT_THAT(remarks("Model-Q4_0.gguf"), testing::Not(testing::Contains(testing::HasSubstr("the file's name says"))));
 }
 
 }  // namespace

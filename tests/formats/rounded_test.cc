@@ -4,9 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <span>
 
+#include "base/file.h"
 #include "formats/model_file.h"
 #include "formats/rounded_fixture.h"
+#include "formats/safetensors.h"
 #include "formats/temp_folder.h"
 #include "must.h"
 #include "tensor/quantize.h"
@@ -142,6 +146,57 @@ TEST(RoundedFolders, StacksOfExpertsAreCut) {
       ASSERT_TRUE(file) << file.error().message;
       expect_values(*file, folder, 1e-6);
     }
+}
+
+// All matrices of the made model rounded under MLX's names: embeddings, the router, and stacks of experts with gate and
+// up in one.
+TEST(RoundedFolders, DiffusionGemmaAsMlxHasIt) {
+  const std::string source = LLADA_SOURCE_DIR "/tests/data/diffusion_gemma/folder/";
+  const std::string weights = must(read_file(source + "model.safetensors"));
+  const auto plain = must(parse_safetensors(std::as_bytes(std::span(weights)), "plain"));
+  const RoundedForm form = rounded_form("mlx_4_BF16");
+  std::vector<FilePart> parts;
+  std::map<std::string, std::vector<float>> want;  // by the name in the file
+  for (const SafetensorsTensor& tensor : plain.tensors) {
+    const Shape& shape = tensor.view.shape;
+    std::string module = tensor.name;
+    if (shape.rank == 1) {
+      parts.push_back(
+          {module, "BF16", {shape.columns()}, {reinterpret_cast<const char*>(tensor.view.data), tensor.bytes()}});
+      continue;
+    }
+    if (module.ends_with(".weight")) module.resize(module.size() - 7);
+    RoundedFixture f = form.make(shape.rows(), shape.columns());
+    for (FilePart& part : f.parts) {
+      part.name = module + "." + part.name;
+      part.shape[0] = shape.dims[1];
+      if (shape.rank == 3) part.shape.insert(part.shape.begin(), shape.dims[2]);
+      parts.push_back(std::move(part));
+    }
+    want[module] = std::move(f.values);
+  }
+  std::string json = must(read_file(source + "config.json"));
+  json = json.substr(0, json.rfind('}')) + "," + form.config + "}";
+  const TempFolder disk;
+  disk.write("config.json", json);
+  disk.write("generation_config.json", must(read_file(source + "generation_config.json")));
+  disk.write("model.safetensors", safetensors_of(parts));
+  const auto file = ModelFile::open(disk.path());
+  ASSERT_TRUE(file) << file.error().message;
+  std::map<std::string, size_t> seen;  // values of a module, in the order of its tensors
+  for (const ModelTensor& tensor : file->tensors()) {
+    const auto found = want.find(tensor.file_name);
+    if (found == want.end()) continue;
+    const auto got = made_values(*file, tensor.view);
+    size_t& at = seen[tensor.file_name];
+    ASSERT_LE(at + got.size(), found->second.size()) << tensor.name;
+    EXPECT_TRUE(std::ranges::equal(got, std::span(found->second).subspan(at, got.size()))) << tensor.name;
+    at += got.size();
+  }
+  for (const auto& [module, all] : want) EXPECT_EQ(seen[module], all.size()) << module;
+  EXPECT_EQ(values(*file->find("blk.1.ffn_up_exps.2.weight")),
+            std::vector<float>(want["model.decoder.layers.1.experts.gate_up_proj"].begin() + (2 * 64 + 32) * 32,
+                               want["model.decoder.layers.1.experts.gate_up_proj"].begin() + (2 * 64 + 64) * 32));
 }
 
 TEST(RoundedFolders, PartsMayLieInSeveralFiles) {

@@ -368,13 +368,14 @@ def compare(args, work, config, kind, family, root):
 
 
 def work(args):
-    failed = 0
+    failed = compared = skipped = 0
     print("| scheme | as | family | largest share of a difference | allowed | ids of the converted file |\n|---|---|---|---|---|---|")
     for name, kind, share, how in schemes():
         try:
             rounding, config = how()
         except (ImportError, ModuleNotFoundError) as error:
             print(f"| {name} | SKIPPED: {error} |")
+            skipped += 1
             continue
         for family in ("llada", "sdar", "llada_moe")[: 1 if args.quick else None]:
             with tempfile.TemporaryDirectory(prefix="llada-rounded-") as folder:
@@ -383,10 +384,13 @@ def work(args):
                 except RuntimeError as error:
                     worst, same = str(error).splitlines()[0], False
             good = isinstance(worst, float) and worst <= share and same is not False
+            compared += 1
             failed += not good
             shown = {None: "-", True: "equal", False: "DIFFER"}[same]
             print(f"| {name} | {kind} | {family} | {worst} | {share} | {shown} |{'' if good else ' FAILED'}", flush=True)
-    print(f"\n{failed} failed")
+    print(f"\n{compared} folders, {failed} failed, {skipped} schemes skipped for want of their tool")
+    if compared == 0:
+        raise Unavailable("none of the tools is here")
     return 1 if failed else 0
 
 
