@@ -71,7 +71,8 @@ Status MadeWeights::make(const TensorView& view, ThreadPool* pool) {
 }
 
 bool MadeWeights::has_own_codes(const TensorView& view) const {
-  return matrices_[index_of(view)].layout == RoundedMatrix::Layout::rows;
+  const RoundedMatrix& m = matrices_[index_of(view)];
+  return m.layout == RoundedMatrix::Layout::rows || view.shape.rows() == m.rows();
 }
 
 std::span<const std::byte> MadeWeights::stored(const TensorView& view) const {

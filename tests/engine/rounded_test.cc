@@ -17,10 +17,38 @@ namespace {
 
 using namespace testing_models;
 
+constexpr int32_t kMask = 256, kEnd = 257;
+
+ModelConfig config_of_bytes(const Family* family) {
+  ModelConfig config = tiny_config(family);
+  config.vocab = 258;
+  config.mask_id = kMask;
+  config.eos_id = config.pad_id = kEnd;
+  return config;
+}
+
+// The folder, with a tokenizer of bytes.
+void write(const TempFolder& to, const RoundedFolder& folder) {
+  to.write("config.json", folder.config);
+  to.write("model.safetensors", folder.weights);
+  std::string vocab;
+  int other = 256;
+  for (int b = 0; b < 256; ++b) {
+    const bool plain = (b > 32 && b < 127) || (b > 160 && b < 256 && b != 173);
+    vocab += fmt::format(R"({}"\u{:04x}":{})", b > 0 ? "," : "", plain ? b : other++, b);
+  }
+  to.write("tokenizer.json",
+           fmt::format(R"({{"added_tokens":[{{"id":{},"content":"<|mdm_mask|>","special":true}},)"
+                       R"({{"id":{},"content":"<|endoftext|>","special":true}}],"pre_tokenizer":{{"type":"ByteLevel",)"
+                       R"("add_prefix_space":false,"use_regex":true}},"model":{{"type":"BPE","vocab":{{{}}},)"
+                       R"("merges":[]}}}})",
+                       kMask, kEnd, vocab));
+}
+
 class RoundedRuns : public testing::TestWithParam<RoundedForm> {};
 
 std::vector<float> logits_of(const std::shared_ptr<const Model>& model) {
-  const std::vector<int32_t> tokens = {1, 2, 3, 5, 8, 13, 21, 34, 36, 36}, wanted = {0, 4, 8, 9};
+  const std::vector<int32_t> tokens = {1, 2, 3, 5, 8, 13, 21, 34, kMask, kMask}, wanted = {0, 4, 8, 9};
   return Session::create(model, {}).value()->logits(tokens, wanted).value();
 }
 
@@ -37,9 +65,8 @@ TEST_P(RoundedRuns, HaveTheLogitsOfTheirValues) {
   const RoundedForm& form = GetParam();
   for (const Family* family : {&kLladaFamily, &kLladaMoeFamily, &kLlada2Family}) {
     const TempFolder disk;
-    const RoundedFolder folder = rounded_folder(tiny_config(family), form);
-    disk.write("config.json", folder.config);
-    disk.write("model.safetensors", folder.weights);
+    const RoundedFolder folder = rounded_folder(config_of_bytes(family), form);
+    write(disk, folder);
     const auto model = Model::load(disk.path(), {.threads = 2});
     ASSERT_TRUE(model) << model.error().message;
     ASSERT_TRUE(convert_to_gguf((*model)->file(), nullptr, disk / "floats.gguf", {.type = DType::F32, .progress = {}}));
@@ -68,9 +95,8 @@ INSTANTIATE_TEST_SUITE_P(Schemes, RoundedRuns, testing::ValuesIn(rounded_forms()
 
 TEST(RoundedModels, PackedWeightsOnDiskAreUsed) {
   const TempFolder disk, cache;
-  const RoundedFolder folder = rounded_folder(tiny_config(&kLladaMoeFamily), rounded_form("gptq_4_symmetric"));
-  disk.write("config.json", folder.config);
-  disk.write("model.safetensors", folder.weights);
+  const RoundedFolder folder = rounded_folder(config_of_bytes(&kLladaMoeFamily), rounded_form("gptq_4_symmetric"));
+  write(disk, folder);
   LoadOptions options{.threads = 2};
   options.pack_cache.folder = cache.path();
   options.pack_cache.use = PackCache::Use::found;
@@ -87,12 +113,11 @@ TEST(RoundedModels, PackedWeightsOnDiskAreUsed) {
 TEST(RoundedModels, DamagedScalesEndTheLoading) {
   const TempFolder disk;
   const RoundedFolder folder =
-      rounded_folder(tiny_config(&kLladaFamily), rounded_form("mlx_4_BF16"), [](std::vector<FilePart>& parts) {
+      rounded_folder(config_of_bytes(&kLladaFamily), rounded_form("mlx_4_BF16"), [](std::vector<FilePart>& parts) {
         for (FilePart& part : parts)
           if (part.name == "model.layers.1.mlp.up_proj.scales") part.bytes[1] = part.bytes[0] = '\x7f';
       });
-  disk.write("config.json", folder.config);
-  disk.write("model.safetensors", folder.weights);
+  write(disk, folder);
   const auto model = Model::load(disk.path(), {.threads = 2});
   ASSERT_FALSE(model);
   EXPECT_EQ(model.error().kind, ErrorKind::invalid_input);
@@ -101,9 +126,8 @@ TEST(RoundedModels, DamagedScalesEndTheLoading) {
 
 TEST(RoundedModels, InspectNamesTheScheme) {
   const TempFolder disk;
-  const RoundedFolder folder = rounded_folder(tiny_config(&kLladaFamily), rounded_form("gptq_4_symmetric"));
-  disk.write("config.json", folder.config);
-  disk.write("model.safetensors", folder.weights);
+  const RoundedFolder folder = rounded_folder(config_of_bytes(&kLladaFamily), rounded_form("gptq_4_symmetric"));
+  write(disk, folder);
   const auto summary = inspect_model(disk.path());
   ASSERT_TRUE(summary) << summary.error().message;
   EXPECT_THAT(summary->config.remarks,
@@ -112,7 +136,7 @@ TEST(RoundedModels, InspectNamesTheScheme) {
 
 TEST(Inspect, ANameThatSaysAnotherTypeIsNamed) {
   const TempFolder disk;
-  const std::string bytes = gguf_bytes(tiny_config(&kLladaFamily), {.type = DType::Q4_0});
+  const std::string bytes = gguf_bytes(tiny_config(&kLladaFamily), {.type = DType::Q4_0, .tokenizer = false});
   const auto remarks = [&](const std::string& name) {
     const auto summary = inspect_model(disk.write(name, bytes));
     EXPECT_TRUE(summary) << summary.error().message;

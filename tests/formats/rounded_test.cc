@@ -152,8 +152,8 @@ TEST(RoundedFolders, StacksOfExpertsAreCut) {
 // up in one.
 TEST(RoundedFolders, DiffusionGemmaAsMlxHasIt) {
   const std::string source = LLADA_SOURCE_DIR "/tests/data/diffusion_gemma/folder/";
-  const std::string weights = must(read_file(source + "model.safetensors"));
-  const auto plain = must(parse_safetensors(std::as_bytes(std::span(weights)), "plain"));
+  const std::string weights = *must(read_file(source + "model.safetensors"));
+  const auto plain = *must(parse_safetensors(std::as_bytes(std::span(weights)), "plain"));
   const RoundedForm form = rounded_form("mlx_4_BF16");
   std::vector<FilePart> parts;
   std::map<std::string, std::vector<float>> want;  // by the name in the file
@@ -175,11 +175,11 @@ TEST(RoundedFolders, DiffusionGemmaAsMlxHasIt) {
     }
     want[module] = std::move(f.values);
   }
-  std::string json = must(read_file(source + "config.json"));
+  std::string json = *must(read_file(source + "config.json"));
   json = json.substr(0, json.rfind('}')) + "," + form.config + "}";
   const TempFolder disk;
   disk.write("config.json", json);
-  disk.write("generation_config.json", must(read_file(source + "generation_config.json")));
+  disk.write("generation_config.json", *must(read_file(source + "generation_config.json")));
   disk.write("model.safetensors", safetensors_of(parts));
   const auto file = ModelFile::open(disk.path());
   ASSERT_TRUE(file) << file.error().message;
