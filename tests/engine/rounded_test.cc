@@ -17,13 +17,13 @@ namespace {
 
 using namespace testing_models;
 
-constexpr int32_t kMask = 256, kEnd = 257;
+constexpr int32_t kByteMask = 256, kByteEnd = 257;
 
 ModelConfig config_of_bytes(const Family* family) {
   ModelConfig config = tiny_config(family);
   config.vocab = 258;
-  config.mask_id = kMask;
-  config.eos_id = config.pad_id = kEnd;
+  config.mask_id = kByteMask;
+  config.eos_id = config.pad_id = kByteEnd;
   return config;
 }
 
@@ -42,13 +42,13 @@ void write(const TempFolder& to, const RoundedFolder& folder) {
                        R"({{"id":{},"content":"<|endoftext|>","special":true}}],"pre_tokenizer":{{"type":"ByteLevel",)"
                        R"("add_prefix_space":false,"use_regex":true}},"model":{{"type":"BPE","vocab":{{{}}},)"
                        R"("merges":[]}}}})",
-                       kMask, kEnd, vocab));
+                       kByteMask, kByteEnd, vocab));
 }
 
 class RoundedRuns : public testing::TestWithParam<RoundedForm> {};
 
 std::vector<float> logits_of(const std::shared_ptr<const Model>& model) {
-  const std::vector<int32_t> tokens = {1, 2, 3, 5, 8, 13, 21, 34, kMask, kMask}, wanted = {0, 4, 8, 9};
+  const std::vector<int32_t> tokens = {1, 2, 3, 5, 8, 13, 21, 34, kByteMask, kByteMask}, wanted = {0, 4, 8, 9};
   return Session::create(model, {}).value()->logits(tokens, wanted).value();
 }
 
