@@ -1,5 +1,5 @@
-// Folders whose weights other software has rounded, run: their logits are those of the same values in a GGUF file, also
-// from packed weights on disk.
+// Folders whose weights other software has rounded, run: alike at every load, on other instruction sets, and from packed
+// weights on disk. That they have their values is tested in tests/formats.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,7 +8,6 @@
 #include "engine/inspect.h"
 #include "engine/pack_cache.h"
 #include "engine/session.h"
-#include "formats/convert.h"
 #include "formats/rounded_fixture.h"
 #include "formats/temp_folder.h"
 
@@ -61,7 +60,7 @@ double relative_error(const std::vector<float>& got, const std::vector<float>& w
   return std::sqrt(error2 / norm2);
 }
 
-TEST_P(RoundedRuns, HaveTheLogitsOfTheirValues) {
+TEST_P(RoundedRuns, AreAlikeAtEveryLoad) {
   const RoundedForm& form = GetParam();
   for (const Family* family : {&kLladaFamily, &kLladaMoeFamily, &kLlada2Family}) {
     const TempFolder disk;
