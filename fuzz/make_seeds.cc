@@ -11,6 +11,7 @@
 #include "formats/family.h"
 #include "formats/gguf.h"
 #include "formats/model_fixture.h"
+#include "formats/rounded_fixture.h"
 
 using namespace llada;
 using namespace llada::testing_models;
@@ -38,6 +39,14 @@ int main(int argc, char** argv) {
     const std::string json = hf_config_json(config, Style::standard);
     const std::string length = {static_cast<char>(json.size() & 255), static_cast<char>(json.size() >> 8)};
     write(std::string("safetensors/model-") + arch, "m" + length + json + safetensors_bytes(hf_tensors(config), names));
+  }
+  for (const RoundedForm& form : rounded_forms()) {
+    ModelConfig config = tiny_config(&kLladaFamily);
+    config.layers = 1;
+    const RoundedFolder folder = rounded_folder(config, form);
+    const std::string length = {static_cast<char>(folder.config.size() & 255),
+                                static_cast<char>(folder.config.size() >> 8)};
+    write("safetensors/rounded-" + form.name, "m" + length + folder.config + folder.weights);
   }
   for (int i = 0; i < kFileTypeCount; ++i) {  // a tensor of each type
     const auto type = static_cast<DType>(i);

@@ -30,7 +30,8 @@ struct Routers {
   ThreadPool pool;
 };
 
-Result<std::vector<float>> floats(const TensorView& view) {
+Result<std::vector<float>> floats(const ModelFile& file, const TensorView& view) {
+  LLADA_TRY_STATUS(file.make(view));
   std::vector<float> out(static_cast<size_t>(view.shape.elements()));
   const int64_t columns = view.shape.columns();
   for (int64_t r = 0; r < view.shape.elements() / columns; ++r)
@@ -49,13 +50,13 @@ Result<std::shared_ptr<Routers>> load_routers(const ModelFile& file, const Model
     const auto name = [&](const char* leaf) { return fmt::format("blk.{}.{}", l, leaf); };
     Routers::Layer layer;
     LLADA_TRY(const TensorView norm, file.get(name("ffn_norm.weight"), {c.width}));
-    LLADA_TRY(const std::vector<float> scale, floats(norm));
+    LLADA_TRY(const std::vector<float> scale, floats(file, norm));
     for (const float n : scale) layer.unscale.push_back(n != 0 ? 1 / n : 0);
     LLADA_TRY(const TensorView rows, file.get(name("ffn_gate_inp.weight"), {c.width, c.experts}));
-    LLADA_TRY(layer.rows, floats(rows));
+    LLADA_TRY(layer.rows, floats(file, rows));
     if (c.sigmoid_router) {
       LLADA_TRY(const TensorView bias, file.get(name("exp_probs_b.bias"), {c.experts}));
-      LLADA_TRY(layer.bias, floats(bias));
+      LLADA_TRY(layer.bias, floats(file, bias));
     }
     for (size_t i = 0; i < layer.rows.size(); ++i) layer.rows[i] *= scale[i % scale.size()];
     routers->layers.push_back(std::move(layer));

@@ -1,6 +1,7 @@
 #include "engine/inspect.h"
 
 #include <algorithm>
+#include <filesystem>
 
 #include "engine/decode_preset.h"
 #include "engine/fit_check.h"
@@ -34,6 +35,22 @@ void add_tensors(const ModelFile& file, ModelSummary& summary) {
     total->bytes += view.bytes();
   }
   std::ranges::stable_sort(summary.types, std::greater<>(), &TypeTotal::bytes);
+}
+
+// Publishers of types that the hub does not know give their files the names of others.
+void note_name(const ModelFile& file, ModelSummary& summary) {
+  if (file.format() == "safetensors" || summary.types.empty()) return;
+  const std::string name = std::filesystem::path(file.path()).stem().string();
+  for (size_t at = 0; at < name.size();) {
+    const size_t end = std::min(name.find_first_of("-. ", at), name.size());
+    const auto type = dtype_from_name(name.substr(at, end - at));
+    at = end + 1;
+    if (!type || std::ranges::find(summary.types, traits(*type).name, &TypeTotal::type) != summary.types.end())
+      continue;
+    summary.config.remarks.push_back(
+        fmt::format("the file's name says {}, and no tensor has that type: most of it is {}", traits(*type).name,
+                    summary.types.front().type));
+  }
 }
 
 // A folder is no file for llama.cpp.
@@ -153,6 +170,7 @@ Result<ModelSummary> inspect_model(const std::string& path, const Overrides& ove
                        .command = {},
                        .no_command = {}};
   add_tensors(file, summary);
+  note_name(file, summary);
   LLADA_TRY_STATUS(add_tokenizer(file, summary));
   add_run(file, overrides, summary);
   return summary;

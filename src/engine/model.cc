@@ -102,9 +102,10 @@ Result<std::shared_ptr<const Model>> Model::load(const std::string& path, const 
   if (options.before_weights) LLADA_TRY_STATUS(options.before_weights(*model));
   LLADA_TRY(model->experts_, share_out(where, options.experts, moe, model->file_, *model->graph_, options.threads));
   // A device that packs when it needs to does so without company later.
-  const auto reading = std::make_shared<WeightReading>(model->file_, options.progress);
+  const auto reading = std::make_shared<WeightReading>(model->file_, options.progress, options.threads);
   LLADA_TRY(*model->device_,
             open_device(where, options, model->file_, *model->graph_, reading_hooks(model->file_, reading)));
+  LLADA_TRY_STATUS(reading->made());
   if (model->device_->expert_costs) model->experts_->costs = model->device_->expert_costs;
   return model;
 }

@@ -161,6 +161,12 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& opti
       const auto room = find_memory_room(root);
       return room ? check_second_copy(model, bytes, *room) : Status{};
     };
+  // Experts that move to the GPU are read from where they are whenever they move.
+  if (spec.gpu.experts && file.makes()) {
+    file.keep_made();
+    for (size_t i = 0; i < weights.size(); ++i)
+      if (graph.weights[i].expert >= 0) LLADA_TRY_STATUS(file.make(weights[i]));
+  }
   if (spec.gpu.experts) on_host = host_weights(one_row(graph), [](const Op& op) { return op.kind == OpKind::experts; });
   std::shared_ptr<const PackedWeights> packed;
   if (spec.hexagon) {

@@ -116,10 +116,11 @@ struct PackJob {
         if (const std::string other = at->path().filename().string();
             other.starts_with(name + ".") && other.ends_with(".tmp"))
           std::remove(at->path().c_str());
-    const auto reading = std::make_shared<WeightReading>(file, options.progress);
+    const auto reading = std::make_shared<WeightReading>(file, options.progress, options.threads);
     ThreadPool pool(options.threads);
     return write_packed_weights(path, kernels::packed_layout(*table), source, graph.weights, views, pool,
-                                weight_hooks(graph, views, reading_hooks(file, reading)));
+                                weight_hooks(graph, views, reading_hooks(file, reading)),
+                                [&] { return reading->made(); });
   }
 };
 

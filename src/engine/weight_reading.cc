@@ -12,8 +12,10 @@ constexpr int64_t kAheadBytes = int64_t{256} << 20, kPieceBytes = int64_t{8} << 
 
 }  // namespace
 
-WeightReading::WeightReading(const ModelFile& file, LoadProgress progress)
-    : file_(file), progress_(std::move(progress)) {}
+WeightReading::WeightReading(const ModelFile& file, LoadProgress progress, int threads)
+    : file_(file), progress_(std::move(progress)) {
+  if (file.makes()) pool_.emplace(threads);
+}
 
 WeightReading::~WeightReading() {
   {
@@ -41,6 +43,7 @@ void WeightReading::planned(std::vector<TensorView> order) {
 }
 
 void WeightReading::wanted(const TensorView& view) {
+  if (Status made = file_.make(view, pool_ ? &*pool_ : nullptr); !made && made_) made_ = std::move(made);
   int64_t done = 0, total = 0;
   {
     const std::lock_guard lock(mutex_);
@@ -85,8 +88,12 @@ void WeightReading::read_ahead() {
 MemoryHooks reading_hooks(const ModelFile& file, const std::shared_ptr<WeightReading>& reading) {
   const std::weak_ptr weak = reading;
   return {.wanted =
-              [weak](std::string_view, const TensorView& view) {
-                if (const auto now = weak.lock()) now->wanted(view);
+              [weak, &file](std::string_view, const TensorView& view) {
+                // A weight that cannot be made later, for a fallback, has values that are not finite.
+                if (const auto now = weak.lock())
+                  now->wanted(view);
+                else
+                  (void)file.make(view);
               },
           .packed = [&file](std::string_view, const TensorView& view) { file.drop_pages(view); },
           .planned =

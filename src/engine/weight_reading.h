@@ -7,9 +7,12 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
+#include "base/threads.h"
 #include "engine/model.h"
 #include "formats/model_file.h"
 
@@ -21,20 +24,25 @@ using LoadProgress = std::function<void(int64_t done, int64_t total)>;
 class WeightReading {
  public:
   // The file outlives it. Nothing happens before planned().
-  WeightReading(const ModelFile& file, LoadProgress progress);
+  // threads: of the making of weights that the file has in another form (ModelFile::make).
+  WeightReading(const ModelFile& file, LoadProgress progress, int threads = 0);
   ~WeightReading();
   WeightReading(const WeightReading&) = delete;
   WeightReading& operator=(const WeightReading&) = delete;
 
   // These will be read, in this order; called again where more follow.
   void planned(std::vector<TensorView> order);
-  // This one is about to be read, of these or another.
+  // This one is about to be read, of these or another; it is made where the file has it in another form.
   void wanted(const TensorView& view);
+  // Why a weight could not be made. On the loading thread, as the calls above.
+  const Status& made() const { return made_; }
 
  private:
   void read_ahead();
   const ModelFile& file_;
   const LoadProgress progress_;
+  std::optional<ThreadPool> pool_;  // where weights are made
+  Status made_;
   std::mutex mutex_;  // guards the members below
   std::condition_variable changed_;
   std::vector<TensorView> order_;

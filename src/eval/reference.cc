@@ -89,9 +89,10 @@ std::string model_fingerprint(const Model& model) {
     fnv.add(entry.name);
     fnv.add(static_cast<int64_t>(entry.view.type));
     for (const int64_t dim : entry.view.shape.dims) fnv.add(dim);
-    const int64_t bytes = entry.view.bytes();
+    const auto stored = model.file().stored(entry.view);
+    const auto bytes = std::ssize(stored);
     for (int64_t i = 0; i < kSamples && i < bytes; ++i)
-      fnv.add(entry.view.data + bytes / std::min(kSamples, bytes) * i, 1);
+      fnv.add(stored.data() + bytes / std::min(kSamples, bytes) * i, 1);
   }
   return fmt::format("{:016x}", fnv.hash());
 }

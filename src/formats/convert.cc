@@ -132,6 +132,7 @@ class Converter {
     report(job.name);
     if (!job.made.empty()) return put(out, job.made.data(), std::ssize(job.made) * 4);
     for (const TensorView& source : job.sources) {
+      LLADA_TRY_STATUS(model_.make(source));
       if (job.shape.rank == 1) {
         LLADA_TRY_STATUS(write_vector(job, source, out));
       } else {

@@ -11,6 +11,7 @@
 #include "formats/hf_fields.h"
 #include "formats/other_models.h"
 #include "formats/printable.h"
+#include "formats/rounded_scheme.h"
 
 namespace llada {
 namespace {
@@ -23,7 +24,6 @@ class ConfigReader : Fields {
   Result<ModelConfig> read() {
     LLADA_TRY(family_, family());
     config_ = config_of(*family_);
-    LLADA_TRY_STATUS(quantization());
     LLADA_TRY_STATUS(geometry());
     LLADA_TRY_STATUS(quirks());
     LLADA_TRY_STATUS(refusals());
@@ -87,21 +87,6 @@ class ConfigReader : Fields {
     const std::string_view last = list.back();
     list.pop_back();
     return fmt::format("{} or {}", fmt::join(list, ", "), last);
-  }
-
-  // Weights that other software has rounded: their tensors mean something else.
-  Status quantization() const {
-    const Json* given = find({"quantization_config", "quantization"});
-    if (given == nullptr || (given->is_object() && given->empty())) return {};
-    const std::string name(spelling({"quantization_config", "quantization"}));
-    std::string found = "no quant_method";
-    for (const auto key : {"quant_method", "bits"})
-      if (given->is_object() && given->contains(key)) {
-        found = fmt::format("{} {}", key, shown((*given)[key]));
-        break;
-      }
-    return invalid("{}: {} has {}: rounded weights of that form are not read; needed F32, F16 or BF16, or GGUF", file_,
-                   name, found);
   }
 
   Status geometry() {
@@ -378,14 +363,16 @@ bool names_diffusion_gemma(const Json& root) {
 }  // namespace
 
 Result<ModelConfig> read_hf_config(std::string_view config_json, std::string_view generation_json,
-                                   std::string_view file) {
-  LLADA_TRY(const Json root, parse_json_object(config_json, file));
+                                   std::string_view file, std::string_view quant_json) {
+  LLADA_TRY(const Json root, parse_json_object(config_json, file, kConfigLimits));
   Json generation = Json::object();
   if (!generation_json.empty()) {
     LLADA_TRY(generation, parse_json_object(generation_json, fmt::format("{} (generation_config.json)", file)));
   }
-  if (names_diffusion_gemma(root)) return read_diffusion_gemma_config(root, generation, file);
-  return ConfigReader(root, generation, file).read();
+  LLADA_TRY(ModelConfig config, names_diffusion_gemma(root) ? read_diffusion_gemma_config(root, generation, file)
+                                                            : ConfigReader(root, generation, file).read());
+  LLADA_TRY(config.rounded, read_rounded_scheme(root, quant_json, file));
+  return config;
 }
 
 }  // namespace llada

@@ -14,8 +14,6 @@ class Reader {
       : root_(root), text_(text), generation_(generation), file_(file) {}
 
   Result<ModelConfig> read() {
-    if (const Json* given = root_.find("quantization_config"))
-      return root_.wrong("quantization_config", *given, "weights in F32, F16 or BF16, or GGUF");
     c_.family = &kDiffusionGemmaFamily;
     LLADA_TRY_STATUS(geometry());
     LLADA_TRY_STATUS(layers());

@@ -15,6 +15,9 @@
 
 namespace llada {
 
+// Modules of large models are named one by one.
+inline constexpr JsonLimits kConfigLimits{.values = 200'000};
+
 // Absent members give `absent` where it is set, otherwise an error.
 inline Result<int64_t> hf_integer(const Fields& fields, Fields::Names names,
                                   std::optional<int64_t> absent = std::nullopt) {

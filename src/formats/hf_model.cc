@@ -4,7 +4,10 @@
 
 #include "formats/family.h"
 #include "formats/hf_config.h"
+#include "formats/made_weights.h"
 #include "formats/printable.h"
+#include "formats/rounded_modules.h"
+#include "formats/rounded_scheme.h"
 #include "formats/safetensors.h"
 #include "formats/tensor_names.h"
 #include "formats/tensor_table.h"
@@ -35,16 +38,18 @@ std::unexpected<Error> not_a_weight(std::string_view file, std::string_view name
   if (is_quantized_part(name))
     return invalid(
         "{}: tensor {}: part of a matrix that GPTQ, AWQ, bitsandbytes or the like has rounded; needed weights in F32, "
-        "F16 "
-        "or BF16, or GGUF",
+        "F16 or BF16, or a configuration that says how they are rounded, or GGUF",
         file, printable(name));
   return invalid("{}: tensor {} is not part of this architecture", file, printable(name));
 }
 
-// Rows all over both, since whole matrices may be gigabytes that nobody needs yet.
-bool differ(const TensorView& a, const TensorView& b) {
+// Rows all over both, since whole matrices may be gigabytes that nobody needs yet. Of rounded ones the codes.
+bool differ(const ModelRecord& record, const TensorView& a, const TensorView& b) {
   constexpr int64_t kRows = 64;
   if (a.type != b.type || a.shape != b.shape) return true;
+  const bool made = record.made != nullptr && record.made->holds(a);
+  if (made != (record.made != nullptr && record.made->holds(b))) return true;
+  if (made) return !std::ranges::equal(record.made->stored(a), record.made->stored(b));
   const int64_t last = a.shape.rows() - 1;
   for (int64_t i = 0; i < kRows; ++i) {
     const int64_t row = last * i / (kRows - 1);
@@ -64,7 +69,7 @@ void tie(ModelRecord& record) {
     return;
   }
   const std::string name = printable(head->file_name);
-  const bool other = differ(head->view, embedding->view);
+  const bool other = differ(record, head->view, embedding->view);
   if (c.family->head_is_embedding) {
     if (other)
       c.notes.push_back(fmt::format(
@@ -90,32 +95,34 @@ Result<ModelRecord> read_hf_model(const ModelConfig& config, std::span<const Nam
   record.config = config;
   TensorTable table(record, folder);
   Unread unread;
+  RoundedModules rounded(config.rounded.get());
   int64_t vision = 0;  // tensors of the part that reads images
   uint64_t file_bytes = 0;
   for (const NamedBytes& shard : shards) {
     file_bytes += shard.bytes.size();
     LLADA_TRY(auto file, parse_safetensors(shard.bytes, shard.name));
     LLADA_TRY_STATUS(table.expect(file_bytes, file.tensors.size(), sizeof(SafetensorsTensor)));
-    for (const UnreadTensor& tensor : file.unread) {
-      if (canonical_name(tensor.name))
-        return invalid("{}: tensor {} has dtype {}, F32, F16 or BF16 needed", shard.name, printable(tensor.name),
-                       tensor.type);
-      if (is_quantized_part(tensor.name)) return not_a_weight(shard.name, tensor.name);
-      unread.add(tensor.name);
-    }
     for (SafetensorsTensor& tensor : file.tensors) {
+      LLADA_TRY(const bool taken, rounded.take(tensor, folder));
+      if (taken) continue;
       if (auto name = canonical_name(tensor.name)) {
+        if (!tensor.raw.empty())
+          return invalid(
+              "{}: tensor {} has dtype {}, F32, F16 or BF16 needed, or a configuration that says how weights are "
+              "rounded",
+              shard.name, printable(tensor.name), tensor.raw);
         LLADA_TRY_STATUS(table.add({std::move(*name), std::move(tensor.name), tensor.view, tensor.offset}));
       } else if (std::ranges::any_of(config.family->image_tensors,
                                      [&](std::string_view prefix) { return tensor.name.starts_with(prefix); })) {
         ++vision;
-      } else if (is_buffer(tensor.name)) {
+      } else if (is_buffer(tensor.name) || (!tensor.raw.empty() && !is_quantized_part(tensor.name))) {
         unread.add(tensor.name);
       } else {
         return not_a_weight(shard.name, tensor.name);
       }
     }
   }
+  LLADA_TRY_STATUS(rounded.finish(record, table, folder));
   unread.report(record.config);
   if (vision > 0)
     record.config.notes.push_back(

@@ -1,6 +1,7 @@
 // A model file's description of the model: geometry, quirks and token ids, the same record for every file format.
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,6 +14,7 @@
 namespace llada {
 
 struct Family;  // family.h
+struct RoundedScheme;
 extern const Family kLladaFamily, kLladaMoeFamily, kLlada2Family, kDreamFamily, kDiffusionGemmaFamily;
 
 // Which two elements of a head rotate together: (2j, 2j+1) or (j, j + rotary/2).
@@ -73,6 +75,9 @@ struct ModelConfig {
   std::vector<int32_t> end_ids = {};                                         // that end an answer beside eos and eot
   // Special tokens that are edits, no text (LLaDA2.2): one deletes the token at its position, one inserts a mask there.
   int32_t delete_id = -1, split_id = -1;
+
+  // How other software has rounded a folder's weights; null: they are as they were trained.
+  std::shared_ptr<const RoundedScheme> rounded = {};
 
   // A sentence for each setting of the file that is ignored, as the published code ignores it.
   std::vector<std::string> notes = {};

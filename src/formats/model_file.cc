@@ -9,6 +9,7 @@
 #include "formats/gguf_model.h"
 #include "formats/gguf_parts.h"
 #include "formats/hf_config.h"
+#include "formats/made_weights.h"
 #include "formats/part_name.h"
 #include "formats/printable.h"
 #include "formats/safetensors.h"
@@ -272,7 +273,11 @@ Result<ModelConfig> read_folder_config(const std::string& folder) {
   if (exists(generation_path)) {
     LLADA_TRY(generation_text, read_config(generation_path));
   }
-  LLADA_TRY(auto config, read_hf_config(config_text, generation_text, config_path));
+  std::string quant_text;
+  if (const std::string path = folder + "/hf_quant_config.json"; exists(path)) {
+    LLADA_TRY(quant_text, read_config(path));
+  }
+  LLADA_TRY(auto config, read_hf_config(config_text, generation_text, config_path, quant_text));
   config.name = model_name(folder);
   if (exists(folder + "/linear_spec_lora"))
     config.remarks.push_back("the adapter in linear_spec_lora is not read: drafts are the model's own");
@@ -368,7 +373,28 @@ std::pair<const MappedFile*, size_t> ModelFile::place_of(const TensorView& view)
   return {nullptr, 0};
 }
 
+Status ModelFile::make(const TensorView& view, ThreadPool* pool) const {
+  if (record_.made == nullptr || !record_.made->holds(view)) return {};
+  LLADA_TRY_STATUS(record_.made->make(view, pool));
+  if (record_.made->has_own_codes(view)) {
+    const auto codes = record_.made->stored(view);
+    const auto [file, begin] = place_of({codes.data(), view.type, view.shape});
+    if (file != nullptr) file->drop(begin, codes.size());
+  }
+  return {};
+}
+
+std::span<const std::byte> ModelFile::stored(const TensorView& view) const {
+  if (record_.made != nullptr && record_.made->holds(view)) return record_.made->stored(view);
+  return {view.data, static_cast<size_t>(view.bytes())};
+}
+
+void ModelFile::keep_made() const {
+  if (record_.made != nullptr) record_.made->keep();
+}
+
 void ModelFile::drop_pages(const TensorView& view) const {
+  if (record_.made != nullptr && record_.made->holds(view)) return record_.made->forget(view);
   const auto [file, begin] = place_of(view);
   if (file != nullptr) file->drop(begin, static_cast<size_t>(view.bytes()));
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -12,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/threads.h"
 #include "base/tokenizer_spec.h"
 #include "formats/model_config.h"
 #include "formats/model_record.h"
@@ -60,6 +62,15 @@ class ModelFile {
   uint64_t file_bytes() const;                           // all weight files together
   const std::vector<MappedFile>& files() const { return files_; }
   Status check_unchanged() const;  // of all weight files: MappedFile::check_unchanged()
+
+  // Makes a weight that other software has rounded, before its bytes are read; does nothing where the file has them as
+  // they are. Any thread may call it. Invalid: damaged scales.
+  Status make(const TensorView& view, ThreadPool* pool = nullptr) const;
+  bool makes() const { return record_.made != nullptr; }  // whether there are such
+  void keep_made() const;                                 // from now on drop_pages leaves them alone
+
+  // A tensor's bytes as they are in the file: of one that is made, its codes.
+  std::span<const std::byte> stored(const TensorView& view) const;
 
   // Tell the system that a tensor's pages are not needed soon; that a part of one will be read.
   void drop_pages(const TensorView& view) const;

@@ -5,6 +5,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -17,6 +18,8 @@
 #include "tensor/view.h"
 
 namespace llada {
+
+class MadeWeights;
 
 struct ModelTensor {
   std::string name;       // canonical
@@ -31,6 +34,7 @@ struct ModelRecord {
   std::vector<ModelTensor> tensors;  // in file order
   std::vector<uint32_t> by_name;     // indices of `tensors`, sorted by canonical name
   std::optional<TokenizerSpec> tokenizer;
+  std::shared_ptr<MadeWeights> made = {};  // tensors that no file has in this form; null: there are none
 
   const ModelTensor* find(std::string_view name) const;
 };

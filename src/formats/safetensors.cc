@@ -15,11 +15,35 @@ namespace {
 
 constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the reference reader's limit
 constexpr size_t kMaxTensors = size_t{1} << 18;
-constexpr size_t kMaxUnread = 16384;
 constexpr size_t kMaxNameBytes = 1024;
 constexpr size_t kMaxFiles = 4096;
 constexpr size_t kMaxValues = 4'000'000;  // bounds the time that a hostile header takes
-constexpr size_t kMinTensorEntry = 50;    // {"a":{"dtype":"I8","shape":[],"data_offsets":[0,0]}}
+// {"a":{"dtype":"I8","shape":[],"data_offsets":[0,1]}}, where there are many with longer names and offsets.
+constexpr size_t kMinTensorEntry = 56;
+
+// Types that are not computed, with their bytes.
+struct RawType {
+  std::string_view name;
+  uint64_t bytes;
+};
+constexpr std::array<RawType, 13> kRawTypes = {{{"BOOL", 1},
+                                                {"U8", 1},
+                                                {"I8", 1},
+                                                {"F8_E4M3", 1},
+                                                {"F8_E5M2", 1},
+                                                {"F8_E8M0", 1},
+                                                {"U16", 2},
+                                                {"I16", 2},
+                                                {"U32", 4},
+                                                {"I32", 4},
+                                                {"U64", 8},
+                                                {"I64", 8},
+                                                {"F64", 8}}};
+
+uint64_t element_bytes(const SafetensorsTensor& tensor) {
+  if (tensor.raw.empty()) return static_cast<uint64_t>(traits(tensor.view.type).bytes);
+  return std::ranges::find(kRawTypes, tensor.raw, &RawType::name)->bytes;
+}
 
 struct List {
   std::array<uint64_t, 4> values{};
@@ -37,7 +61,6 @@ class HeaderReader : public JsonEvents {
   }
 
   std::vector<SafetensorsTensor> tensors;
-  std::vector<UnreadTensor> unread;
 
   bool start_object(size_t) override {
     if (depth_ == 2 || list_ != nullptr) return fail("found an object, needed a value");
@@ -119,7 +142,9 @@ class HeaderReader : public JsonEvents {
     } else if (dtype_ == "BF16") {
       tensor.view.type = DType::BF16;
     } else {
-      return other_type();
+      const auto* const found = std::ranges::find(kRawTypes, dtype_, &RawType::name);
+      if (found == kRawTypes.end()) return fail(fmt::format("dtype {}, F32, F16 or BF16 needed", printable(dtype_)));
+      tensor.raw = found->name;
     }
     // No values: LLaDA2's class writes the matrices of an expert that is not there so. Where they are needed,
     // the tensor is missing.
@@ -135,24 +160,13 @@ class HeaderReader : public JsonEvents {
       elements *= dim;
       shape.dims[shape_->count - 1 - i] = static_cast<int64_t>(dim);
     }
-    const auto element_bytes = static_cast<uint64_t>(traits(tensor.view.type).bytes);
-    if (end - begin != elements * element_bytes)
-      return fail(fmt::format("{} bytes of data, {} needed for its shape", end - begin, elements * element_bytes));
+    const uint64_t needed = elements * element_bytes(tensor);
+    if (end - begin != needed)
+      return fail(fmt::format("{} bytes of data, {} needed for its shape", end - begin, needed));
     tensor.offset = data_begin_ + begin;
     tensor.view.data = bytes_.data() + tensor.offset;
     if (tensors.size() == kMaxTensors) return fail(fmt::format("more than {} tensors", kMaxTensors));
     tensors.push_back(std::move(tensor));
-    return true;
-  }
-
-  // Their bounds were checked, their data is not used.
-  bool other_type() {
-    static constexpr std::array<std::string_view, 10> known = {"BOOL", "U8",  "I8",  "U16", "I16",
-                                                               "U32",  "I32", "U64", "I64", "F64"};
-    const auto found = std::ranges::find(known, dtype_);
-    if (found == known.end()) return fail(fmt::format("dtype {}, F32, F16 or BF16 needed", printable(dtype_)));
-    if (unread.size() == kMaxUnread) return fail(fmt::format("more than {} tensors of such types", kMaxUnread));
-    unread.push_back({name_of_tensor_, *found});
     return true;
   }
 
@@ -215,6 +229,10 @@ class IndexReader : public JsonEvents {
 
 }  // namespace
 
+uint64_t SafetensorsTensor::bytes() const {
+  return static_cast<uint64_t>(view.shape.elements()) * element_bytes(*this);
+}
+
 Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, std::string_view name) {
   if (bytes.empty()) return invalid("{}: is empty, a safetensors file needed", name);
   if (bytes.size() < 8) return invalid("{}: {} bytes, too short for a safetensors file", name, bytes.size());
@@ -233,7 +251,7 @@ Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, std:
   auto& tensors = reader.tensors;
   std::ranges::sort(tensors, {}, &SafetensorsTensor::offset);
   for (size_t i = 1; i < tensors.size(); ++i)
-    if (tensors[i].offset < tensors[i - 1].offset + static_cast<uint64_t>(tensors[i - 1].view.bytes()))
+    if (tensors[i].offset < tensors[i - 1].offset + tensors[i - 1].bytes())
       return invalid("{}: tensors {} and {} overlap", name, printable(tensors[i - 1].name), printable(tensors[i].name));
   std::vector<uint32_t> order(tensors.size());
   std::iota(order.begin(), order.end(), 0u);
@@ -241,7 +259,7 @@ Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, std:
   std::ranges::sort(order, {}, name_of);
   if (const auto twice = std::ranges::adjacent_find(order, {}, name_of); twice != order.end())
     return invalid("{}: tensor {} appears twice", name, printable(name_of(*twice)));
-  return SafetensorsFile{std::move(tensors), std::move(reader.unread)};
+  return SafetensorsFile{std::move(tensors)};
 }
 
 Result<std::vector<std::string>> parse_safetensors_index(std::string_view text, std::string_view name) {

@@ -19,17 +19,15 @@ struct SafetensorsTensor {
   std::string name;
   TensorView view;      // dims in storage order: safetensors' shape reversed
   uint64_t offset = 0;  // from the start of the file
-};
+  // The type where no weight of ours has it (integers, F64, floats of 8 bits), else empty. Such a tensor is a buffer of
+  // the training code or part of a rounded matrix, and its view gives place and shape alone.
+  std::string_view raw = {};
 
-// A tensor of a type that is not read (integers, F64): a buffer of the training code, or a weight in another form.
-struct UnreadTensor {
-  std::string name;
-  std::string_view type;
+  uint64_t bytes() const;
 };
 
 struct SafetensorsFile {
   std::vector<SafetensorsTensor> tensors;  // in the order of their data
-  std::vector<UnreadTensor> unread;        // in the order of the header
 };
 
 Result<SafetensorsFile> parse_safetensors(std::span<const std::byte> bytes, std::string_view name);

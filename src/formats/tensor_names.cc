@@ -54,6 +54,7 @@ constexpr std::array kStandardParts = {
     Pair{"mlp.up_proj.weight", "ffn_up.weight"},
     Pair{"mlp.down_proj.weight", "ffn_down.weight"},
     Pair{"mlp.gate.weight", "ffn_gate_inp.weight"},
+    Pair{"mlp.gate.gate_proj.weight", "ffn_gate_inp.weight"},  // MLX
     Pair{"mlp.gate.expert_bias", "exp_probs_b.bias"},
     Pair{"mlp.shared_experts.gate_proj.weight", "ffn_gate_shexp.weight"},
     Pair{"mlp.shared_experts.up_proj.weight", "ffn_up_shexp.weight"},
@@ -62,8 +63,11 @@ constexpr std::array kStandardParts = {
     Pair{"attention.query_layernorm.weight", "attn_q_norm.weight"},
     Pair{"attention.key_layernorm.weight", "attn_k_norm.weight"},
     Pair{"attention.dense.weight", "attn_output.weight"},
-    // All experts of a layer in one tensor: training code of LLaDA2 (dFactory), and dInfer, which also puts gate and up
-    // together.
+    // All experts of a layer in one tensor: MLX, training code of LLaDA2 (dFactory), and dInfer, which also puts gate
+    // and up together.
+    Pair{"mlp.switch_mlp.gate_proj.weight", "ffn_gate_exps.weight"},
+    Pair{"mlp.switch_mlp.up_proj.weight", "ffn_up_exps.weight"},
+    Pair{"mlp.switch_mlp.down_proj.weight", "ffn_down_exps.weight"},
     Pair{"mlp.experts.gate_proj", "ffn_gate_exps.weight"},
     Pair{"mlp.experts.up_proj", "ffn_up_exps.weight"},
     Pair{"mlp.experts.down_proj", "ffn_down_exps.weight"},
@@ -91,7 +95,16 @@ constexpr std::array kGemmaParts = {
     Pair{"router.scale", "ffn_gate_inp.scale"},
     Pair{"router.per_expert_scale", "ffn_down_exps.scale"},
     Pair{"experts.gate_up_proj", "ffn_gate_up_exps.weight"},
+    Pair{"experts.gate_proj", "ffn_gate_exps.weight"},
+    Pair{"experts.up_proj", "ffn_up_exps.weight"},
     Pair{"experts.down_proj", "ffn_down_exps.weight"},
+    Pair{"experts.gate_up_proj.weight", "ffn_gate_up_exps.weight"},  // MLX, with this word and a module between
+    Pair{"experts.gate_proj.weight", "ffn_gate_exps.weight"},
+    Pair{"experts.up_proj.weight", "ffn_up_exps.weight"},
+    Pair{"experts.down_proj.weight", "ffn_down_exps.weight"},
+    Pair{"experts.switch_glu.gate_proj.weight", "ffn_gate_exps.weight"},
+    Pair{"experts.switch_glu.up_proj.weight", "ffn_up_exps.weight"},
+    Pair{"experts.switch_glu.down_proj.weight", "ffn_down_exps.weight"},
     Pair{"layer_scalar", "layer_output_scale.weight"},
 };
 // The encoder shares everything else with the decoder.
@@ -108,13 +121,13 @@ constexpr std::array kExpertParts = {
 struct Layers {
   std::string_view prefix;
   std::span<const Pair> parts;
-  bool experts_apart = false;  // the matrices of each expert may be tensors of their own
+  std::string_view experts = {};  // the text before an expert's number, whose matrices may be tensors of their own
 };
 constexpr Layers kLayers[] = {
     {"model.transformer.blocks.", kOlmoParts},
-    {"model.layers.", kStandardParts, true},
-    {"encoder.layers.", kStandardParts, true},
-    {"model.decoder.layers.", kGemmaParts},
+    {"model.layers.", kStandardParts, "mlp.experts."},
+    {"encoder.layers.", kStandardParts, "mlp.experts."},
+    {"model.decoder.layers.", kGemmaParts, "experts."},
     {"model.encoder.language_model.layers.", kGemmaEncoderParts},
 };
 
@@ -151,7 +164,7 @@ std::optional<std::string> canonical_name(std::string_view hf_name) {
   const auto layer = take_index(rest);
   if (!layer) return std::nullopt;
   if (const auto part = look_up(layers->parts, rest)) return fmt::format("blk.{}.{}", *layer, *part);
-  if (!layers->experts_apart || !take_prefix(rest, "mlp.experts.")) return std::nullopt;
+  if (layers->experts.empty() || !take_prefix(rest, layers->experts)) return std::nullopt;
   const auto expert = take_index(rest);
   const auto part = expert ? look_up(kExpertParts, rest) : std::nullopt;
   return part ? std::optional(fmt::format("blk.{}.{}.{}.weight", *layer, *part, *expert)) : std::nullopt;

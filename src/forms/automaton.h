@@ -40,8 +40,8 @@ void reduce(Automaton& a);
 // Whether the nondeterministic automaton of the last level (nfa.h) has at most so many states.
 bool has_parts(const Expr& expression, int32_t most);
 
-// level: of nfa.h; 0: no loops with bounds. budget: pays for the work where it is not null. Invalid: too many states, or
-// no text fits.
+// level: of nfa.h; 0: no loops with bounds. budget: pays for the work where it is not null. Invalid: too many states,
+// or no text fits.
 Result<Automaton> compile(const Expr& expression, int level = 0, Budget* budget = nullptr);
 
 }  // namespace llada::forms

@@ -46,8 +46,8 @@ struct Nfa {
 // Whether a repeat is a loop at this level and not at the one before.
 bool has_loops_at(const Expr& expression, int level);
 
-// Upper bound on the states at the last level, at most kHuge, cheap to compute: shared parts count at each place. parts:
-// gets the number of parts, of which shared ones count once.
+// Upper bound on the states at the last level, at most kHuge, cheap to compute: shared parts count at each place.
+// parts: gets the number of parts, of which shared ones count once.
 inline constexpr int64_t kHuge = int64_t{1} << 40;
 int64_t unshared_size(const Expr& expression, int64_t* parts = nullptr);
 

@@ -50,13 +50,6 @@ bool has_integer(const NumberRange& r) {
   return first < *r.most || (first == *r.most && !r.below);
 }
 
-int64_t Case::size() const {
-  const auto all = [](const auto&... lists) { return (std::ssize(lists) + ...); };
-  return all(others, steps, patterns, formats, lists, held, objects, required, forbidden, names, members,
-             closed_objects, closed_lists) +
-         (values ? std::ssize(*values) : 0);
-}
-
 bool Cases::meet(Case& a, const Case& b) {
   const auto texts_of = [&](const std::vector<const Json*>& list) {
     std::unordered_set<std::string_view> texts;
@@ -116,13 +109,6 @@ Result<std::vector<Case>> Cases::of(const Clauses& clauses) {
   }
   open_ = open;
   return list;
-}
-
-// Cases are copied and met as wholes.
-Status Cases::take_steps(const List& in) {
-  int64_t steps = 0;
-  for (const Case& c : in) steps += 30 + 10 * c.size();
-  return document_.budget().step(steps);
 }
 
 Result<Clause> Cases::reference(const Json& s, const Json& to, const Place* place, bool denied) {

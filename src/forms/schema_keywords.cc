@@ -360,6 +360,20 @@ Result<bool> Cases::is_possible(Case& c, int depth) {
   return meet(c, Case());
 }
 
+int64_t Case::size() const {
+  const auto all = [](const auto&... lists) { return (std::ssize(lists) + ...); };
+  return all(others, steps, patterns, formats, lists, held, objects, required, forbidden, names, members,
+             closed_objects, closed_lists) +
+         (values ? std::ssize(*values) : 0);
+}
+
+// Cases are copied and met as wholes.
+Status Cases::take_steps(const List& in) {
+  int64_t steps = 0;
+  for (const Case& c : in) steps += 30 + 10 * c.size();
+  return document_.budget().step(steps);
+}
+
 Result<std::vector<Case>> Cases::possible(List in, int depth) {
   LLADA_TRY_STATUS(take_steps(in));
   List out;

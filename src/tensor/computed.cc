@@ -175,6 +175,12 @@ double computed_error(DType type) {
   }
 }
 
+GroupQ8_0 q8_0_of_float4(const uint8_t* codes, float first_scale, float second_scale) {
+  QuantGroup g{{first_scale / 2, second_scale / 2}, {}, {}};
+  for (int i = 0; i < 32; ++i) g.q[i] = kFloat4[codes[i] & 15];
+  return to_q8_0(g);
+}
+
 void convert_row(DType type, const std::byte* src, std::byte* dst, int64_t n) {
   LLADA_CHECK(n % traits(type).elements == 0 && computed_type(type) != type);
   const auto put = [&](const auto& group) {

@@ -18,4 +18,8 @@ double computed_error(DType type);
 // scale that is not finite, or beyond F16 where the computed type has one, gives values that are not finite.
 void convert_row(DType type, const std::byte* src, std::byte* dst, int64_t n);
 
+// 32 codes of FP4 (E2M1), the first half times one scale and the second times another, as Q8_0: by the rule by which
+// convert_row converts NVFP4.
+GroupQ8_0 q8_0_of_float4(const uint8_t* codes, float first_scale, float second_scale);
+
 }  // namespace llada

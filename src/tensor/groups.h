@@ -14,6 +14,8 @@ struct QuantGroup {
   int8_t q[32];
 };
 
+inline constexpr int8_t kFloat4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // E2M1, doubled
+
 constexpr bool has_offset(DType type) {
   return type == DType::Q4_1 || type == DType::Q5_1 || type == DType::Q4_K || type == DType::Q5_K ||
          type == DType::Q2_K || type == DType::Q8_M;

@@ -15,7 +15,10 @@
 #include "formats/gguf_model.h"
 #include "formats/gguf_parts.h"
 #include "formats/hf_config.h"
+#include "formats/made_weights.h"
 #include "formats/model_fixture.h"
+#include "formats/rounded_fixture.h"
+#include "formats/rounded_scheme.h"
 #include "formats/safetensors.h"
 
 namespace llada {
@@ -255,6 +258,33 @@ TEST(Hostile, MutatedSafetensors) {
     mutate(good, 8 + header, 1250, 21, [&](std::span<const std::byte> bytes) {
       const NamedBytes shard{bytes, "hostile.file"};
       return read_hf_model(config, {&shard, 1}, "hostile.file");
+    });
+  }
+}
+
+// Weights that other software has rounded are made too, as whoever computes with them does.
+TEST(Hostile, MutatedRoundedWeights) {
+  uint32_t seed = 70;
+  for (const RoundedForm& form : rounded_forms()) {
+    const RoundedFolder folder = rounded_folder(tiny_config(&kLladaFamily), form);
+    uint64_t header = 0;
+    std::memcpy(&header, folder.weights.data(), 8);
+    const auto config = read_hf_config(folder.config, {}, "hostile.file");
+    ASSERT_TRUE(config) << config.error().message;
+    mutate(folder.weights, 8 + header, 150, ++seed, [&](std::span<const std::byte> bytes) -> Result<ModelRecord> {
+      const NamedBytes shard{bytes, "hostile.file"};
+      LLADA_TRY(ModelRecord record, read_hf_model(*config, {&shard, 1}, "hostile.file"));
+      for (const ModelTensor& tensor : record.tensors)
+        if (record.made->holds(tensor.view)) LLADA_TRY_STATUS(record.made->make(tensor.view, nullptr));
+      return record;
+    });
+    const std::string scheme = "{" + form.config + "}";
+    mutate(scheme, scheme.size(), 100, ++seed, [](std::span<const std::byte> bytes) -> Result<ModelRecord> {
+      ModelRecord record;
+      LLADA_TRY(const Json json, parse_json_object(text_of(bytes), "hostile.file"));
+      LLADA_TRY(record.config.rounded, read_rounded_scheme(json, {}, "hostile.file"));
+      if (record.config.rounded == nullptr) return invalid("hostile.file: none");
+      return record;
     });
   }
 }

@@ -207,16 +207,15 @@ TEST(PublishedConfig, ModelTypeWhereNoClassIsNamed) {
 TEST(PublishedConfig, RoundedWeightsAreNamed) {
   const std::string json = hf_config_json(tiny_config(&kDreamFamily), Style::standard);
   for (const auto& [member, words] : std::initializer_list<std::pair<const char*, const char*>>{
-           {R"("quantization_config":{"quant_method":"gptq","bits":4})",
-            "quantization_config has quant_method \"gptq\""},
-           {R"("quantization_config":{"bits":4,"quant_method":"awq"})", "quant_method \"awq\""},
-           {R"("quantization_config":{"load_in_8bit":true,"quant_method":"bitsandbytes"})", "\"bitsandbytes\""},
-           {R"("quantization_config":{"quant_method":"fp8"})", "quant_method \"fp8\""},
-           {R"("quantization_config":{"quant_method":"compressed-tensors"})", "\"compressed-tensors\""},
-           {R"("quantization":{"group_size":64,"bits":4})", "quantization has bits 4"},
-           {R"("quantization_config":{"w":1})", "quantization_config has no quant_method"},
-           {R"("quantization_config":true)", "quantization_config has no quant_method"}})
-    EXPECT_THAT(refused(with(json, member)), testing::AllOf(HasSubstr(words), HasSubstr("needed F32, F16 or BF16")));
+           {R"("quantization_config":{"load_in_8bit":true,"quant_method":"bitsandbytes"})",
+            "quantization_config has quant_method \"bitsandbytes\": rounded weights of that form are not read; needed"},
+           {R"("quantization_config":{"quant_method":"hqq"})", "quant_method \"hqq\""},
+           {R"("quantization_config":{"w":1})", "quantization_config has no quant_method, needed gptq, awq"},
+           {R"("quantization_config":{"quant_method":"gptq","bits":4,"checkpoint_format":"marlin"})",
+            "checkpoint_format: found \"marlin\", needed gptq, gptq_v2"},
+           {R"("quantization_config":true)", "quantization_config: found true, needed an object"}})
+    EXPECT_THAT(refused(with(json, member)), HasSubstr(words));
+  EXPECT_NE(accepted(with(json, R"("quantization_config":{"quant_method":"fp8"})")).rounded, nullptr);
   EXPECT_THAT(accepted(with(json, R"("quantization_config":null)")).notes, IsEmpty());
   EXPECT_THAT(accepted(with(json, R"("quantization_config":{})")).notes, IsEmpty());
 }

@@ -35,16 +35,17 @@ TEST(Safetensors, TensorsInTheOrderOfTheirData) {
   const auto read = parse(bytes);
   ASSERT_TRUE(read) << read.error().message;
   const auto& tensors = read->tensors;
-  ASSERT_EQ(tensors.size(), 2u);
+  ASSERT_EQ(tensors.size(), 3u);
   EXPECT_EQ(tensors[0].name, "one");
   EXPECT_EQ(tensors[0].view.type, DType::BF16);
   EXPECT_EQ(tensors[1].name, "two");
   EXPECT_EQ(tensors[1].view.shape.dims[0], 3);  // storage order
   EXPECT_EQ(tensors[1].view.shape.dims[1], 2);
   EXPECT_EQ(tensors[1].view.data, std::as_bytes(std::span(bytes)).data() + bytes.size() - 32);
-  ASSERT_EQ(read->unread.size(), 1u);
-  EXPECT_EQ(read->unread[0].name, "step");
-  EXPECT_EQ(read->unread[0].type, "I64");
+  EXPECT_EQ(tensors[1].raw, "");
+  EXPECT_EQ(tensors[2].name, "step");
+  EXPECT_EQ(tensors[2].raw, "I64");
+  EXPECT_EQ(tensors[2].bytes(), 8u);
 }
 
 // Headers of every length, as writers without padding leave them.
@@ -92,8 +93,8 @@ const SafetensorsRefusal kSafetensorsRefusals[] = {
     {"ManyFields", file(R"({"t":{"dtype":{"x":1}}})", 0), "found an object, needed a value"},
     {"NoShape", one(R"("dtype":"F32","data_offsets":[0,16])"), "dtype, shape and two data_offsets needed"},
     {"OneOffset", one(R"("dtype":"F32","shape":[4],"data_offsets":[0])"), "two data_offsets"},
-    {"UnknownType", one(R"("dtype":"F8_E4M3","shape":[16],"data_offsets":[0,16])"),
-     "dtype F8_E4M3, F32, F16 or BF16 needed"},
+    {"UnknownType", one(R"("dtype":"F4","shape":[16],"data_offsets":[0,16])"),
+     "dtype F4, F32, F16 or BF16 needed"},
     {"OffsetsBeyond", one(R"("dtype":"F32","shape":[8],"data_offsets":[0,32])"),
      "the file has 16 bytes of data: it is cut"},
     {"OffsetsBackwards", one(R"("dtype":"F32","shape":[4],"data_offsets":[16,0])"), "data_offsets 16 to 0"},
@@ -104,10 +105,12 @@ const SafetensorsRefusal kSafetensorsRefusals[] = {
     {"HugeNumber", one(R"("dtype":"F32","shape":[99999999999999999999],"data_offsets":[0,16])"),
      "found a value of another type, or the field twice"},
     {"Rank5", one(R"("dtype":"F32","shape":[1,1,1,1,4],"data_offsets":[0,16])"), "more than 4 dimensions"},
-    {"FloatDimension", one(R"("dtype":"F32","shape":[4.0],"data_offsets":[0,16])"), "found a value of another type, or the field twice"},
+    {"FloatDimension", one(R"("dtype":"F32","shape":[4.0],"data_offsets":[0,16])"),
+     "found a value of another type, or the field twice"},
     {"ExtraField", one(R"("dtype":"F32","shape":[4],"data_offsets":[0,16],"x":"y")"),
      "field x: found a value of another type"},
-    {"TwoTypes", one(R"("dtype":"F32","dtype":"F16","shape":[4],"data_offsets":[0,16])"), "found a value of another type, or the field twice"},
+    {"TwoTypes", one(R"("dtype":"F32","dtype":"F16","shape":[4],"data_offsets":[0,16])"),
+     "found a value of another type, or the field twice"},
     {"Duplicate",
      file(
          R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"t":{"dtype":"F32","shape":[1],"data_offsets":[4,8]}})",

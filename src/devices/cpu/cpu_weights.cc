@@ -63,7 +63,7 @@ Status CpuWeights::load(ThreadPool& pool, std::span<const WeightId> ids) {
   }
   for (const size_t i : order) {
     CpuWeight& w = list[i];
-    if (hooks_.wanted) hooks_.wanted(i);
+    if (hooks_.wanted && (w.packed == nullptr || picked_from_[i])) hooks_.wanted(i);
     if (w.outputs == 1) {
       w.vector.resize(static_cast<size_t>(w.inputs));
       dequantize_row(w.stored.type, w.stored.data, w.vector.data(), w.inputs);

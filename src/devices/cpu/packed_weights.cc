@@ -97,7 +97,7 @@ Status PackedWeights::verify(ThreadPool& pool) const {
 
 Status write_packed_weights(const std::string& path, std::string_view isa, const PackedSource& source,
                             std::span<const WeightInfo> infos, std::span<const TensorView> weights, ThreadPool& pool,
-                            const WeightHooks& hooks) {
+                            const WeightHooks& hooks, const std::function<Status()>& check) {
   LLADA_TRY(const auto* kernels, kernels::select(isa));
   std::vector<size_t> order;
   uint64_t total = 0;
@@ -129,6 +129,7 @@ Status write_packed_weights(const std::string& path, std::string_view isa, const
                               file.position(), bytes.size(), packed_checksum(bytes)});
     LLADA_TRY_STATUS(file.write(bytes));
   }
+  if (check) LLADA_TRY_STATUS(check());
   LLADA_TRY_STATUS(file.write(packed_index_bytes(index, file.position())));
   return file.commit();
 }

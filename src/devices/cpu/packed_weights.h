@@ -56,9 +56,9 @@ class PackedWeights {
 };
 
 // Packs all that needs packing into a file, which is there whole or not at all. One matrix at a time is in memory.
-// hooks: called as by a device that loads weights.
+// hooks: called as by a device that loads weights. check: asked before the file is put in place, may be empty.
 Status write_packed_weights(const std::string& path, std::string_view isa, const PackedSource& source,
                             std::span<const WeightInfo> infos, std::span<const TensorView> weights, ThreadPool& pool,
-                            const WeightHooks& hooks);
+                            const WeightHooks& hooks, const std::function<Status()>& check = {});
 
 }  // namespace llada

@@ -76,6 +76,7 @@ Result<std::shared_ptr<const Weights>> load_weights(std::shared_ptr<Memory> memo
     w.matrices[i] = {nullptr, here ? device_type(views[i].type) : views[i].type, static_cast<int32_t>(infos[i].dims[0]),
                      static_cast<int32_t>(infos[i].dims[1])};
     if (!here) continue;
+    if (hooks.wanted) hooks.wanted(i);
     const void* from = views[i].data;
     int64_t bytes = views[i].bytes();
     std::vector<std::byte> as_computed;

@@ -53,6 +53,7 @@ Result<std::shared_ptr<const PackedSlab>> Weights::pack(const std::shared_ptr<Li
     constexpr int64_t kOutputs = 256;  // a multiple of the tile
     const int64_t outputs = infos_[w].dims[1];
     std::byte* const to = slab->buffers[place.buffer]->data() + place.offset;
+    if (hooks_.wanted) hooks_.wanted(w);
     std::vector<std::optional<int64_t>> bad(static_cast<size_t>((outputs + kOutputs - 1) / kOutputs));
     pool.run(static_cast<int64_t>(bad.size()), [&](int64_t chunk, int) {
       bad[static_cast<size_t>(chunk)] =
