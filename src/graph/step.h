@@ -93,11 +93,11 @@ struct StepOutputs {
 
 // How a model attends, as one rule for all its rows. The parts narrow each other; none of them: every row reads all.
 struct KeyRule {
-  int32_t block = 0;              // > 0: nothing behind the row's own block of so many positions, counted from `origin`
-  int32_t origin = 0;             // positions before it are one shorter block
-  int32_t before = -1;            // >= 0: at most so many positions before the row's own
-  int32_t after = -1;             // >= 0: at most so many behind it
-  int32_t causal_below = 0;       // rows at lower positions (a prompt's) read no later position
+  int32_t block = 0;         // > 0: nothing behind the row's own block of so many positions, counted from `origin`
+  int32_t origin = 0;        // positions before it are one shorter block
+  int32_t before = -1;       // >= 0: at most so many positions before the row's own
+  int32_t after = -1;        // >= 0: at most so many behind it
+  int32_t causal_below = 0;  // rows at lower positions (a prompt's) read no later position
 
   static KeyRule full() { return {}; }
   static KeyRule causal() { return {.after = 0}; }

@@ -59,14 +59,8 @@ TEST(Options, RefusesWithOneLineThatNamesTheOption) {
       {"mbsd_threshold", [](auto& o) { o.mbsd_threshold = 1; }},
       {"mbsd: found gen_length 128, block_length 128", [](auto& o) { o.mbsd = true, o.block_length = 128; }},
       {"mbsd: found tail 0", [](auto& o) { o.mbsd = true, o.tail = 0; }},
-      {"latency_table: found 8 rows",
-       [](auto& o) {
-         o.latency_table = {{8, 1}, {8, 2}};
-       }},
-      {"latency_table: found 16 rows in 0.5 ms",
-       [](auto& o) {
-         o.latency_table = {{8, 1}, {16, 0.5}};
-       }},
+      {"latency_table: found 8 rows", [](auto& o) { o.latency_table = {{8, 1}, {8, 2}}; }},
+      {"latency_table: found 16 rows in 0.5 ms", [](auto& o) { o.latency_table = {{8, 1}, {16, 0.5}}; }},
       {"stable_threshold", [](auto& o) { o.stable_threshold = kNan; }},
       {"revise_rows", [](auto& o) { o.revise_rows = 0; }},
       {"edit_threshold", [](auto& o) { o.edit_threshold = 1.1; }},

@@ -65,7 +65,7 @@ std::vector<Setting> cures(const std::string& refusal) {
 TEST(Pairs, WhatARefusalCallsForWorks) {
   constexpr std::pair<std::string_view, std::string_view> kSet[] = {
       {"steps", "64"},        {"slide", "true"},      {"confidence_eos_eot_inf", "true"},
-      {"refresh_after", "2"},       {"gen_length", "auto"}, {"entropy_gate", "1"},
+      {"refresh_after", "2"}, {"gen_length", "auto"}, {"entropy_gate", "1"},
       {"early_stop", "none"}, {"cfg_scale", "0.5"},   {"revise_lateness", "0"},
       {"kv", "frozen"},       {"mbsd", "true"}};
   ModelKind window(16);

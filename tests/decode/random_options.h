@@ -33,8 +33,10 @@ inline DecodeOptions random_options(Rng& rng) {
   o.mbsd = rng() % 3 == 0;
   o.mbsd_trigger = between(rng, 1, 40);
   o.mbsd_threshold = static_cast<double>(between(rng, 0, 19)) / 20;
-  if (rng() % 4 == 0) o.latency_table = {{8, 1}, {16, 1.5}, {32, 1.5}, {64, 4}};
-  else if (rng() % 3 == 0) o.latency_table = {{between(rng, 1, 60), 1}};
+  if (rng() % 4 == 0)
+    o.latency_table = {{8, 1}, {16, 1.5}, {32, 1.5}, {64, 4}};
+  else if (rng() % 3 == 0)
+    o.latency_table = {{between(rng, 1, 60), 1}};
   if (rng() % 2) {
     o.temperature = 0;
     o.revision = static_cast<Revision>(rng() % 3) /* levenshtein needs ranked tokens */;

@@ -60,9 +60,8 @@ TEST(Removed, SettingsAndFieldsRefuseAlike) {
 
 TEST(Removed, WordsOfAChoiceToo) {
   const std::pair<const char*, const char*> cases[] = {
-      {"accept", "anchored"}, {"accept", "settled"}, {"accept", "frechet"}, {"kv", "suffix"},
-      {"kv", "delayed"},      {"revision", "wino"},  {"revision", "remask"},
-      {"revision", "edit-blocks"}};
+      {"accept", "anchored"}, {"accept", "settled"}, {"accept", "frechet"},  {"kv", "suffix"},
+      {"kv", "delayed"},      {"revision", "wino"},  {"revision", "remask"}, {"revision", "edit-blocks"}};
   for (const auto& [key, word] : cases) {
     DecodeOptions options;
     const Status status = set_field(options, key, word);
@@ -83,7 +82,11 @@ TEST(Removed, WhatReplacesIsAnOption) {
       const std::string name = text.substr(begin, at - begin), value = text.substr(at + 1, end - at - 1);
       ASSERT_NE(find_field(name), nullptr) << text;
       DecodeOptions options;
-      EXPECT_TRUE(set_field(options, name, value == "N:1" ? "4:1" : value == "N" ? (name == "threshold" ? "0.5" : "4") : value)) << text;
+      EXPECT_TRUE(set_field(options, name,
+                            value == "N:1" ? "4:1"
+                            : value == "N" ? (name == "threshold" ? "0.5" : "4")
+                                           : value))
+          << text;
     }
   }
 }

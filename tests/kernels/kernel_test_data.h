@@ -46,12 +46,12 @@ class Random {
 // Exactly `size` bytes, 64-byte aligned and zeroed, so that a sanitizer sees every read past the end.
 class Bytes {
  public:
-  explicit Bytes(int64_t size) : size_(size), data_(::operator new (static_cast<size_t>(size), std::align_val_t{64})) {
+  explicit Bytes(int64_t size) : size_(size), data_(::operator new(static_cast<size_t>(size), std::align_val_t{64})) {
     std::memset(data_, 0, static_cast<size_t>(size));
   }
   Bytes(Bytes&& other) noexcept : size_(other.size_), data_(std::exchange(other.data_, nullptr)) {}
   Bytes& operator=(Bytes&&) = delete;
-  ~Bytes() { ::operator delete (data_, std::align_val_t{64}); }
+  ~Bytes() { ::operator delete(data_, std::align_val_t{64}); }
   std::byte* data() const { return static_cast<std::byte*>(data_); }
   int64_t size() const { return size_; }
 
