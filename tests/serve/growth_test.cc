@@ -156,6 +156,7 @@ class Growth : public ServeTest {
 };
 
 // Short bodies whose forms take long to read wait apart from others.
+// labels: -threads
 TEST_F(Growth, OfAFormHoldsNobodyUp) {
   start();
   const Growing kinds[] = {
