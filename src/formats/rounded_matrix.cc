@@ -95,6 +95,12 @@ class Builder {
   }
   Shape shape(int64_t columns, int64_t rows) const { return {{columns, rows, m_.count, 1}, m_.count > 1 ? 3 : 2}; }
 
+  // One matrix, or several of them.
+  Status is_matrix(std::string_view part, const SafetensorsTensor& tensor, int most = 3) const {
+    if (tensor.view.shape.rank >= 2 && tensor.view.shape.rank <= most) return {};
+    return invalid("{}: tensor {} is {}, {} dimensions needed", file_, full(part), dims_text(tensor.view.shape),
+                   most == 2 ? "2" : "2 or 3");
+  }
   // Inputs of a row that has so many words or bytes of `bits_of_word` bits.
   Status set_inputs(std::string_view part, const SafetensorsTensor& tensor, int64_t words, int64_t bits_of_word) {
     m_.in = words * bits_of_word / m_.bits;
@@ -181,6 +187,7 @@ class Builder {
     LLADA_TRY(const auto* scales, floats("scales"));
     LLADA_TRY(const auto* zeros, need("qzeros", {"I32"}));
     m_.layout = Layout::columns;
+    LLADA_TRY_STATUS(is_matrix("qweight", *weight, 2));
     m_.bits = static_cast<int>(scheme_.bits);
     m_.codes = weight->view.data;
     m_.out = weight->view.shape.dims[0];
@@ -199,6 +206,7 @@ class Builder {
     LLADA_TRY(const auto* weight, need("qweight", {"I32"}));
     LLADA_TRY(const auto* scales, floats("scales"));
     LLADA_TRY(const auto* zeros, need("qzeros", {"I32"}));
+    LLADA_TRY_STATUS(is_matrix("qweight", *weight, 2));
     m_.layout = Layout::awq;
     m_.codes = weight->view.data;
     m_.in = weight->view.shape.dims[1];
@@ -219,6 +227,7 @@ class Builder {
     const SafetensorsTensor& weight = *packed;
     LLADA_TRY(const auto* sizes, need("weight_shape", {"I64", "I32"}));
     LLADA_TRY(const auto* scales, floats("weight_scale"));
+    LLADA_TRY_STATUS(is_matrix("weight_packed", weight));
     const auto& dims = weight.view.shape.dims;
     const int64_t rank = sizes->view.shape.elements();
     if (sizes->view.shape.rank != 1 || rank != weight.view.shape.rank)
@@ -230,7 +239,7 @@ class Builder {
     m_.in = size(rank - 1), m_.out = dims[1], m_.count = dims[2];
     // The words of a row hold whole values of 1 to 8 bits.
     const bool sane = m_.in > 0 && m_.in % 32 == 0 && m_.in <= dims[0] * 32 && dims[0] * 32 % m_.in == 0;
-    if (!sane || dims[0] * 32 / m_.in > 8 || size(rank - 2) != m_.out)
+    if (!sane || dims[0] * 32 / m_.in > 8 || size(rank - 2) != m_.out || (rank == 3 && size(0) != m_.count))
       return invalid("{}: tensor {} is {} and {} says {} outputs of {} inputs, needed rows of 1 to 8 bits a value",
                      file_, full("weight_packed"), dims_text(weight.view.shape), full("weight_shape"), size(rank - 2),
                      m_.in);
@@ -257,6 +266,7 @@ class Builder {
 
   // NVFP4 and MXFP4 of compressed-tensors and ModelOpt.
   Status float4(const SafetensorsTensor& weight) {
+    LLADA_TRY_STATUS(is_matrix("weight", weight));
     LLADA_TRY(const auto* scales, need("weight_scale", {"F8_E4M3", "U8", "F8_E8M0"}));
     const bool nv = scales->raw == "F8_E4M3";
     m_.code = Code::fp4;
@@ -269,12 +279,16 @@ class Builder {
     LLADA_TRY_STATUS(no_zeros());
     if (!nv) return {};
     m_.global_divides = find("weight_global_scale") != nullptr;
+    if (m_.global_divides && find("weight_scale_2") != nullptr)
+      return invalid("{}: tensors {} and {} are both there, one of them needed", file_, full("weight_global_scale"),
+                     full("weight_scale_2"));
     LLADA_TRY(m_.global, one_each(m_.global_divides ? "weight_global_scale" : "weight_scale_2"));
     return {};
   }
 
   // FP8, and integers of 8 bits.
   Status bytes(const SafetensorsTensor& weight) {
+    LLADA_TRY_STATUS(is_matrix("weight", weight));
     const bool integers = weight.raw == "I8";
     m_.code = integers ? Code::signed_byte : Code::fp8;
     m_.bits = 8;

@@ -237,6 +237,13 @@ int64_t zero_of(const RoundedMatrix& m, int64_t expert, int64_t output, int64_t 
     return number_at<int8_t>(z.data + expert * z.expert_step + output * z.output_step + group * z.group_step);
   const std::byte* words = z.data + (expert * z.expert_step + group * z.group_step) * 4;
   if (m.layout == Layout::awq) return number_at<uint32_t>(words + output / 8 * 4) >> 4 * kAwqPlace[output % 8] & 15;
+  // GPTQ's first format has words from which a one in each place was taken at once: a zero of 0 borrows from its
+  // neighbour, and gets it back only where the whole word is added to. 3 bits cross words, each value is taken alone.
+  if (m.zeros_less_one && 32 % m.bits == 0) {
+    const uint32_t ones = ~uint32_t{0} / ((1u << m.bits) - 1);
+    const uint32_t word = number_at<uint32_t>(words + output * m.bits / 32 * 4) + ones;
+    return word >> (output * m.bits % 32) & ((1u << m.bits) - 1);
+  }
   return code_at(words, output, m.bits, m.layout == Layout::columns ? 4 : z.output_step * 4) +
          (m.zeros_less_one ? 1 : 0);
 }

@@ -188,10 +188,13 @@ class SchemeReader {
   RoundedScheme scheme_;
 };
 
-// An object that says nothing counts as left out.
+// An object that says nothing counts as left out, and so does ModelOpt's of a model whose K/V alone shall be rounded.
 bool given(const Json& object, std::string_view name) {
   const auto found = object.find(std::string(name));
-  return found != object.end() && !found->is_null() && !(found->is_object() && found->empty());
+  if (found == object.end() || found->is_null()) return false;
+  if (!found->is_object()) return true;
+  const auto algorithm = found->find("quant_algo");
+  return !found->empty() && (algorithm == found->end() || !algorithm->is_null());
 }
 
 }  // namespace

@@ -52,7 +52,7 @@ struct Expression {
 // counts the steps of reading, of about 5 ns each.
 class Budget {
  public:
-  static constexpr int64_t kMostSteps = 100'000'000, kFewSteps = 4'000'000;
+  static constexpr int64_t kMostSteps = 200'000'000, kFewSteps = 4'000'000;
 
   explicit Budget(int64_t steps = kMostSteps) : steps_(steps) {}
 

@@ -70,7 +70,7 @@ std::unexpected<Error> of_option(const Form& form, Error error) {
 
 // The same; of a form that is too large with what of its schemas costs most: they are read once more for that.
 std::unexpected<Error> refused(const Form& form, Error error) {
-  Budget budget(Budget::kMostSteps / 2);
+  Budget budget(Budget::kMostSteps / 4);
   Budget::Heaviest heaviest;
   budget.heaviest = &heaviest;
   const bool has_schemas = form.kind == FormKind::json_schema || form.kind == FormKind::tools;

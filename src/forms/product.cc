@@ -9,7 +9,7 @@ namespace llada::forms {
 namespace {
 
 constexpr int32_t kMostPairs = 20'000;
-constexpr int64_t kOfCell = 8;  // steps of a state and a letter
+constexpr int64_t kOfCell = 5;  // steps of a state and a letter
 
 Expr fits(Automaton a) {
   return std::make_shared<const Expression>(

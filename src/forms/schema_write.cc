@@ -83,10 +83,12 @@ Budget::Heaviest SchemaWriter::heaviest() const {
   if (written_.empty()) return {};
   const bool whole = written_[0].made != nullptr;
   int64_t looked = 0;
+  bool out_of_steps = false;  // which says nothing of the part where they ran out
   const auto cost = [&](const Written& w) {
     if (!whole) return static_cast<int64_t>(w.spent);
     if (w.made == nullptr || is_never(w.made) || looked > kMostLooked) return int64_t{0};
     const auto automaton = compile(w.made, kLastLevel, &budget_);
+    out_of_steps = budget_.steps_left() == 0;
     looked += automaton ? automaton->states() : kMostStates;
     return automaton ? int64_t{automaton->states()} : kTooLarge;
   };
@@ -97,7 +99,7 @@ Budget::Heaviest SchemaWriter::heaviest() const {
     int64_t most = 0;
     for (const size_t i : at->below)
       if (const int64_t one = cost(written_[i]); one > most) most = one, next = &written_[i];
-    if (next == nullptr || most < (total + 1) / 2) break;
+    if (next == nullptr || most < (total + 1) / 2 || out_of_steps) break;
     at = next, total = most;
   }
   std::string path = document_.path(at->place);
@@ -224,11 +226,22 @@ Result<Expr> SchemaWriter::content(const Case& c, const Place* place, Letters le
   for (const Case::Pattern& p : c.patterns) add(p.denied ? 'd' : 'p', p.regex);
   for (const Json* other : c.others)
     if (other->is_string()) add('o', other->get_ref<const std::string&>());
-  if (const auto known = contents_.made.find(key); known != contents_.made.end()) return known->second;
-  bool whole = true;
-  auto made = new_content(c, place, letters, whole);
-  if (made && whole) contents_.made.emplace(std::move(key), *made);
-  return made;
+  if (const auto known = contents_.made.find(key); known != contents_.made.end()) {
+    for (const auto& [part, why] : known->second.left_out)
+      LLADA_TRY_STATUS(document_.leave_out(place_of(c, place, part), why));
+    return known->second.texts;
+  }
+  StringContents::Content made;
+  LLADA_TRY(made.texts, new_content(c, place, letters, made.left_out));
+  return contents_.made.emplace(std::move(key), std::move(made)).first->second.texts;
+}
+
+const Place* SchemaWriter::place_of(const Case& c, const Place* place, StringContents::Part part) const {
+  using Kind = StringContents::Part::Kind;
+  if (part.kind == Kind::format) return c.formats[part.index].place;
+  if (part.kind == Kind::pattern) return c.patterns[part.index].place;
+  if (part.kind == Kind::other) return place;
+  return document_.below(place, c.shortest > 0 ? "minLength" : "maxLength");
 }
 
 Result<Expr> SchemaWriter::pattern(std::string_view regex, Letters letters) {
@@ -239,34 +252,38 @@ Result<Expr> SchemaWriter::pattern(std::string_view regex, Letters letters) {
   return known;
 }
 
-Result<Expr> SchemaWriter::new_content(const Case& c, const Place* place, Letters letters, bool& whole) {
+Result<Expr> SchemaWriter::new_content(const Case& c, const Place* place, Letters letters,
+                                       std::vector<std::pair<StringContents::Part, std::string>>& left_out) {
+  using Kind = StringContents::Part::Kind;
   const Expr any = repeat(any_letter(letters), 0, -1);
   Expr all;
   const bool counts = c.shortest > 0 || c.longest >= 0;
   const bool alone =
       c.patterns.size() == 1 && !c.patterns[0].denied && c.formats.empty() && c.others.empty() && !counts;
-  const auto leave_out = [&](const Place* at, std::string_view why) {
-    whole = false;
-    return document_.leave_out(at, why);
+  const auto leave_out = [&](StringContents::Part part, const std::string& why) {
+    left_out.emplace_back(part, why);
+    return document_.leave_out(place_of(c, place, part), why);
   };
   // With what is there already; where that takes too many states, it is left out.
-  const auto with = [&](const Expr& part, const Place* at, bool inside) -> Status {
+  const auto with = [&](const Expr& texts, StringContents::Part part, bool inside) -> Status {
     if (all == nullptr && inside) {
-      all = part;
+      all = texts;
       return {};
     }
-    auto made = inside ? both(all, part, budget_) : except(all == nullptr ? any : all, part, budget_);
-    if (!made) return leave_out(at, made.error().message);
+    auto made = inside ? both(all, texts, budget_) : except(all == nullptr ? any : all, texts, budget_);
+    if (!made) return leave_out(part, made.error().message);
     all = *std::move(made);
     return {};
   };
-  for (const Case::Pattern& f : c.formats) {
+  for (size_t i = 0; i < c.formats.size(); ++i) {
     LLADA_TRY_STATUS(budget_.spend(500));
-    LLADA_TRY_STATUS(with(json_format(f.regex, letters), f.place, true));
+    LLADA_TRY_STATUS(with(json_format(c.formats[i].regex, letters), {Kind::format, i}, true));
   }
-  for (const Case::Pattern& p : c.patterns) {
+  for (size_t i = 0; i < c.patterns.size(); ++i) {
+    const Case::Pattern& p = c.patterns[i];
+    const StringContents::Part part{Kind::pattern, i};
     auto read = alone ? parse_regex(p.regex, budget_, letters, Match::anywhere) : pattern(p.regex, letters);
-    LLADA_TRY_STATUS(read ? with(*read, p.place, !p.denied) : leave_out(p.place, read.error().message));
+    LLADA_TRY_STATUS(read ? with(*read, part, !p.denied) : leave_out(part, read.error().message));
   }
   std::vector<Expr> others;
   for (const Json* other : c.others)
@@ -275,15 +292,14 @@ Result<Expr> SchemaWriter::new_content(const Case& c, const Place* place, Letter
       if (letters == Letters::json) bytes = bytes.substr(1, bytes.size() - 2);
       others.push_back(text(std::move(bytes)));
     }
-  if (!others.empty()) LLADA_TRY_STATUS(with(either(std::move(others)), place, false));
+  if (!others.empty()) LLADA_TRY_STATUS(with(either(std::move(others)), {Kind::other}, false));
   if (all == nullptr || !counts || is_never(all)) return all;
   if (c.shortest == 0) {
     const auto most = longest(all, budget_);
     if (most && *most <= c.longest) return all;
   }
   const int64_t most = c.longest < 0 ? -1 : std::min(c.longest, std::max(kMostCounted, c.shortest));
-  LLADA_TRY_STATUS(with(repeat(any_letter(letters), c.shortest, most),
-                        document_.below(place, c.shortest > 0 ? "minLength" : "maxLength"), true));
+  LLADA_TRY_STATUS(with(repeat(any_letter(letters), c.shortest, most), {Kind::length}, true));
   return all;
 }
 

@@ -33,7 +33,17 @@ struct SchemaLevels {
 // Texts of strings by their constraints, and of regular expressions, which are the same at all levels and often at many
 // places of a schema.
 struct StringContents {
-  std::map<std::string, Expr> made, patterns;
+  struct Part {
+    enum class Kind { format, pattern, other, length };
+    Kind kind = Kind::other;
+    size_t index = 0;  // of formats, of patterns
+  };
+  struct Content {
+    Expr texts;
+    std::vector<std::pair<Part, std::string>> left_out;  // with the reason
+  };
+  std::map<std::string, Content> made;
+  std::map<std::string, Expr> patterns;
 };
 
 class SchemaWriter {
@@ -53,8 +63,9 @@ class SchemaWriter {
   Result<std::vector<std::string>> listed(const Clauses& clauses, const std::vector<Case>& cases, const Place* place);
   Result<Expr> string(const Case& c, const Place* place);
   Result<Expr> content(const Case& c, const Place* place, Letters letters);  // null: any
-  // whole: false where a part was left out.
-  Result<Expr> new_content(const Case& c, const Place* place, Letters letters, bool& whole);
+  Result<Expr> new_content(const Case& c, const Place* place, Letters letters,
+                           std::vector<std::pair<StringContents::Part, std::string>>& left_out);
+  const Place* place_of(const Case& c, const Place* place, StringContents::Part part) const;
   Result<Expr> pattern(std::string_view regex, Letters letters);  // as an automaton
   Result<Expr> number(const Case& c, const Place* place);
   Result<Expr> array(const Case& c, const Place* place, int left);

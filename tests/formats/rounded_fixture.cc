@@ -160,17 +160,18 @@ RoundedForm gptq(int bits, bool symmetric, bool second, DType as) {
     const Codes codes = draw_codes(out * in, bits);
     const auto scales = draw_scales(groups * out);  // [groups][out]
     Codes zeros;
-    for (int64_t i = 0; i < groups * out; ++i) zeros.push_back(symmetric ? 1 << (bits - 1) : 1 + draw((1 << bits) - 1));
+    for (int64_t i = 0; i < groups * out; ++i) zeros.push_back(symmetric ? 1 << (bits - 1) : draw(1 << bits));
     RoundedFixture f = fixture(codes, out, in, [&](int q, int64_t o, int64_t i) {
       const auto g = static_cast<size_t>(i / 32 * out + o);
       return double{scales[g]} * (q - zeros[g]);
     });
-    Codes stored = zeros;
-    for (int& one : stored) one -= second ? 0 : 1;
+    auto stored = rows_of_words(zeros, out, bits);
+    if (!second)  // whole words less a one in each place, so that a zero of 0 borrows from the next
+      for (auto& word : stored) word -= ~uint32_t{0} / ((1u << bits) - 1);
     std::vector<int32_t> order;
     for (int64_t i = 0; i < in; ++i) order.push_back(static_cast<int32_t>(i / 32));
     f.parts = {{"qweight", "I32", {in * bits / 32, out}, bytes_of(columns_of_words(transposed(codes, in), out, bits))},
-               {"qzeros", "I32", {groups, out * bits / 32}, bytes_of(rows_of_words(stored, out, bits))},
+               {"qzeros", "I32", {groups, out * bits / 32}, bytes_of(stored)},
                floats("scales", {groups, out}, scales, "F16"),
                {"g_idx", "I32", {in}, bytes_of(order)}};
     return f;

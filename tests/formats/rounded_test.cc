@@ -356,6 +356,8 @@ TEST(RoundedFolders, PartsThatDoNotFitAreNamed) {
        "up_proj.g_idx: input 0 is in group 1, 0 needed: groups of inputs out of order (desc_act, actorder)"},
       {"Groups", "gptq_4_symmetric", shape(0, 7), "qweight", "up_proj.g_idx is 64, 56 needed"},
       {"Awq", "awq", shape(1, 11), "qweight", "up_proj.scales is 96x2, 88x2 needed"},
+      {"Rank", "gptq_4_symmetric", [](FilePart& part) { part.shape.insert(part.shape.begin(), 1); }, "qweight",
+       ", 2 dimensions needed"},
       {"NoShape", "packed_4", rename, "weight_shape", "up_proj.weight_shape is missing, I64, I32 needed"},
       {"WrongShape", "packed_4", [](FilePart& part) { part.bytes[8] = 65; }, "weight_shape",
        "up_proj.weight_packed is 8x96 and model.layers.1.mlp.up_proj.weight_shape says 96 outputs of 65 inputs"},

@@ -176,6 +176,21 @@ TEST(SchemaKeywords, ReadingHasABoundInTime) {
   }
 }
 
+// A length that needs too many states beside a format is tried once, and said at each place.
+TEST(SchemaKeywords, SameConstraintsAreLeftOutAtEachPlace) {
+  std::string members;
+  for (int i = 0; i < 30; ++i)
+    members += fmt::format(R"({}"p{}": {{"type": "string", "format": "uri", "maxLength": 255}})", i ? ", " : "", i);
+  std::vector<std::string> lines;
+  const auto known = check_form({FormKind::json_schema, fmt::format(R"({{"properties": {{{}}}}})", members), true},
+                                &lines, "$", 10 * Budget::kFewSteps);
+  ASSERT_TRUE(known && *known);
+  ASSERT_GE(lines.size(), 20u);
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(lines[static_cast<size_t>(i)],
+              fmt::format("$.properties.p{}.maxLength: needs more than 20000 states; left out", i));
+}
+
 // Alternatives that may match anywhere end in the same states, so that their number does not double the subsets.
 TEST(SchemaKeywords, AlternativesAnywhereAreFew) {
   Budget budget;
