@@ -8,6 +8,12 @@
 namespace llada::decode {
 namespace {
 
+// For callers that name the field themselves.
+void drop_key(forms::FormKind kind, std::string& message) {
+  const std::string before = fmt::format("{}: ", forms::key_of(kind));
+  if (message.starts_with(before)) message.erase(0, before.size());
+}
+
 template <auto Member, forms::FormKind kind>
 Entry form_entry(std::string_view unit, std::string_view help) {
   Entry f(FieldGroup::form, forms::key_of(kind), unit, help);
@@ -17,9 +23,7 @@ Entry form_entry(std::string_view unit, std::string_view help) {
     const forms::Form form{kind, std::string(text)};
     // A form that takes longer is refused when it is made.
     if (auto known = forms::check_form(form, nullptr, "$", forms::Budget::kFewSteps); !known) {
-      const std::string before = fmt::format("{}: ", forms::key_of(kind));
-      std::string& message = known.error().message;
-      if (message.starts_with(before)) message.erase(0, before.size());
+      drop_key(kind, known.error().message);
       return std::unexpected(known.error());
     }
     o.*Member = text;
@@ -52,21 +56,14 @@ std::span<const Field> form_fields() {
 
 namespace {
 
+using Read = std::function<Result<bool>(std::vector<std::string>& lines, int64_t steps)>;
+
 // The lines for what is left out, or with `late` no more than a few steps, and there the rest.
-Result<std::vector<std::string>> check(const std::function<Result<bool>(std::vector<std::string>&, int64_t)>& read,
-                                       LateReading* late) {
-  const auto lines = [](auto& read, int64_t steps, bool* known) -> Result<std::vector<std::string>> {
-    std::vector<std::string> warnings;
-    LLADA_TRY(*known, read(warnings, steps));
-    return warnings;
-  };
-  bool known = true;
-  auto found = lines(read, late != nullptr ? forms::Budget::kFewSteps : forms::Budget::kMostSteps, &known);
-  if (known) return found;
-  *late = [read, lines] {
-    bool all = true;
-    return lines(read, forms::Budget::kMostSteps, &all);
-  };
+Result<std::vector<std::string>> check(const Read& read, LateReading* late) {
+  std::vector<std::string> lines;
+  LLADA_TRY(const bool known, read(lines, late != nullptr ? forms::Budget::kFewSteps : forms::Budget::kMostSteps));
+  if (known) return lines;
+  *late = [read] { return check(read, nullptr); };
   return std::vector<std::string>();
 }
 
@@ -89,9 +86,8 @@ Result<std::vector<std::string>> set_schema(FormOptions& o, std::string_view sch
   const auto read = [form, where = std::string(where)](auto& lines, int64_t steps) {
     auto known = forms::check_form(form, &lines, where, steps);
     if (known) return known;
-    const std::string before = fmt::format("{}: ", forms::key_of(form.kind));
     std::string& message = known.error().message;
-    if (message.starts_with(before)) message.erase(0, before.size());
+    drop_key(form.kind, message);
     if (!message.starts_with(where)) message = fmt::format("{}: {}", where, message);
     return known;
   };

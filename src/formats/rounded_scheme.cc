@@ -21,6 +21,17 @@ Status one_of(const Fields& fields, std::string_view name, Names allowed) {
   return fields.wrong(name, *value, fmt::format("{}", fmt::join(allowed.begin(), allowed.end(), ", ")));
 }
 
+// The setting in each of the objects that `list` has; it may be left out.
+Status one_of_in_each(const Fields& fields, std::string_view list, std::string_view name, Names allowed) {
+  if (!fields.has(list)) return {};
+  LLADA_TRY(const Fields objects, fields.object(list));
+  for (const auto& [key, value] : objects.all().items()) {
+    LLADA_TRY(const Fields one, objects.object(key));
+    LLADA_TRY_STATUS(one_of(one, name, allowed));
+  }
+  return {};
+}
+
 // Settings that change how weights are read, and are left out or switched off in files that we read.
 Status off(const Fields& fields, Names names) {
   for (const auto name : names) {
@@ -143,13 +154,7 @@ class SchemeReader {
       LLADA_TRY_STATUS(one_of(sparse, "format", {"dense"}));
     }
     LLADA_TRY(const auto form, fields_.text("format", "mixed-precision"));
-    if (fields_.has("config_groups")) {
-      LLADA_TRY(const Fields groups, fields_.object("config_groups"));
-      for (const auto& [name, value] : groups.all().items()) {
-        LLADA_TRY(const Fields group, groups.object(name));
-        LLADA_TRY_STATUS(one_of(group, "format", kForms));
-      }
-    }
+    LLADA_TRY_STATUS(one_of_in_each(fields_, "config_groups", "format", kForms));
     scheme_.name = fmt::format("compressed-tensors {}", form);
     return {};
   }
@@ -173,13 +178,7 @@ class SchemeReader {
     scheme_.by = RoundedBy::modelopt;
     LLADA_TRY_STATUS(one_of(fields_, "quant_algo", kAlgorithms));
     LLADA_TRY(const auto algorithm, fields_.text("quant_algo"));
-    if (fields_.has("quantized_layers")) {
-      LLADA_TRY(const Fields layers, fields_.object("quantized_layers"));
-      for (const auto& [path, value] : layers.all().items()) {
-        LLADA_TRY(const Fields layer, layers.object(path));
-        LLADA_TRY_STATUS(one_of(layer, "quant_algo", kAlgorithms));
-      }
-    }
+    LLADA_TRY_STATUS(one_of_in_each(fields_, "quantized_layers", "quant_algo", kAlgorithms));
     scheme_.name = fmt::format("modelopt {}", algorithm);
     return {};
   }

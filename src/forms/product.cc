@@ -18,9 +18,8 @@ Expr fits(Automaton a) {
 
 // The automaton of an expression that fits some text.
 Result<std::shared_ptr<const Automaton>> automaton_of(const Expr& e, Budget& budget) {
-  if (e->kind == Expression::Kind::automaton) return e->automaton;
-  LLADA_TRY(Automaton made, compile(e, 0, &budget));
-  return std::make_shared<const Automaton>(std::move(made));
+  LLADA_TRY(const Expr made, compiled(e, budget));
+  return made->automaton;
 }
 
 // States of the product are numbered as they are met; -1 of b is where it has left its texts. Those from which nothing

@@ -19,6 +19,17 @@ namespace {
 using kernels::testing::Fill;
 using kernels::testing::Random;
 
+// A weight of values far apart, and rows for it.
+struct WideProduct {
+  WideProduct(DType type, int64_t outputs, int64_t inputs, int64_t rows)
+      : stored(kernels::testing::make_weights(type, outputs, inputs, Fill::wide, 5)),
+        view(kernels::testing::view(type, stored, outputs, inputs)),
+        x(nasty_rows(rows, inputs, 9)) {}
+  const kernels::testing::Bytes stored;
+  const TensorView view;
+  const std::vector<float> x;
+};
+
 class HexagonUnit : public DspTest {
  protected:
   static constexpr uint32_t kMiB = 1 << 20;
@@ -158,9 +169,9 @@ TEST_F(HexagonUnit, ErrorsAreAtMostAFifthOfTheIntegerKernels) {
 
 TEST_F(HexagonUnit, ARowDoesNotKnowItsBatch) {
   constexpr int64_t kInputs = 160, kOutputs = 70, kRows = 75;
-  const auto stored = kernels::testing::make_weights(DType::Q4_0, kOutputs, kInputs, Fill::wide, 5);
-  const auto view = kernels::testing::view(DType::Q4_0, stored, kOutputs, kInputs);
-  const auto x = nasty_rows(kRows, kInputs, 9);
+  const WideProduct wide(DType::Q4_0, kOutputs, kInputs, kRows);
+  const TensorView& view = wide.view;
+  const std::vector<float>& x = wide.x;
   const auto all = product(view, x, kRows);
   for (const int64_t first : {0, 20, 66}) {
     const std::vector<float> part(x.begin() + first * kInputs, x.begin() + (first + 9) * kInputs);
@@ -171,9 +182,9 @@ TEST_F(HexagonUnit, ARowDoesNotKnowItsBatch) {
 
 TEST_F(HexagonUnit, MemoryDecidesHowManyTilesAreAtWorkAndNoBit) {
   constexpr int64_t kInputs = 96, kOutputs = 330, kRows = 40;
-  const auto stored = kernels::testing::make_weights(DType::Q4_0, kOutputs, kInputs, Fill::wide, 5);
-  const auto view = kernels::testing::view(DType::Q4_0, stored, kOutputs, kInputs);
-  const auto x = nasty_rows(kRows, kInputs, 9);
+  const WideProduct wide(DType::Q4_0, kOutputs, kInputs, kRows);
+  const TensorView& view = wide.view;
+  const std::vector<float>& x = wide.x;
   const auto all = product(view, x, kRows), integers = by_integers(view, x, kRows);
   // Two tiles of rows, two slots of weights and the results of one tile each: the least.
   constexpr uint32_t kLeast = 4 * dsp::kUnitStripeBytes + 4 * 2048 + 3 * 256;
@@ -187,9 +198,9 @@ TEST_F(HexagonUnit, MemoryDecidesHowManyTilesAreAtWorkAndNoBit) {
 TEST_F(HexagonUnit, FewRowsManyInputsAndStoredFloatsAreTheIntegerKernels) {
   for (const auto& [type, inputs, rows] :
        {std::tuple<DType, int64_t, int64_t>{DType::Q4_0, 64, 8}, {DType::Q4_0, 12288 + 32, 9}, {DType::F32, 64, 9}}) {
-    const auto stored = kernels::testing::make_weights(type, 32, inputs, Fill::wide, 5);
-    const auto view = kernels::testing::view(type, stored, 32, inputs);
-    const auto x = nasty_rows(rows, inputs, 9);
+    const WideProduct wide(type, 32, inputs, rows);
+    const TensorView& view = wide.view;
+    const std::vector<float>& x = wide.x;
     EXPECT_EQ(product(view, x, rows), by_integers(view, x, rows)) << traits(type).name << inputs;
   }
 }
@@ -197,9 +208,9 @@ TEST_F(HexagonUnit, FewRowsManyInputsAndStoredFloatsAreTheIntegerKernels) {
 // Whatever lies in its memory by then: the op is done again by integers, and the next one asks again.
 TEST_F(HexagonUnit, AUnitThatNoThreadIsGivenLeavesTheIntegerKernels) {
   constexpr int64_t kInputs = 96, kOutputs = 330, kRows = 40;
-  const auto stored = kernels::testing::make_weights(DType::Q4_0, kOutputs, kInputs, Fill::wide, 5);
-  const auto view = kernels::testing::view(DType::Q4_0, stored, kOutputs, kInputs);
-  const auto x = nasty_rows(kRows, kInputs, 9);
+  const WideProduct wide(DType::Q4_0, kOutputs, kInputs, kRows);
+  const TensorView& view = wide.view;
+  const std::vector<float>& x = wide.x;
   const auto given = product(view, x, kRows), integers = by_integers(view, x, kRows);
   host_too_ = false;  // its model is given
   dsp_->lack(RING_LACKS_UNIT);
