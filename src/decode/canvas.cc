@@ -16,8 +16,7 @@ void add(std::vector<int32_t>& ids, int32_t id) {
 }  // namespace
 
 int64_t generation_size(int64_t prompt_tokens, int64_t gen_length, const SpecialIds& ids, int64_t context) {
-  if (const int64_t length = ids.uniform.length; length > 0)
-    return prompt_tokens + (gen_length + length - 1) / length * length;
+  if (ids.uniform.length > 0) return prompt_tokens + ids.uniform.holding(gen_length);
   const int64_t block = std::max<int64_t>(ids.attention_block, 1), before = ids.causal_text ? prompt_tokens : 0;
   const int64_t asked = prompt_tokens + gen_length;
   if (ids.prompt_ends_block || ids.cuts_last_block) return asked;

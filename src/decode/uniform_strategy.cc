@@ -21,9 +21,13 @@ UniformStrategy::UniformStrategy(const DecodeOptions& options, const SpecialIds&
       seed_(options.seed),
       to_the_end_(options.early_stop == EarlyStop::none),
       begin_(static_cast<int32_t>(generated_begin(canvas))),
-      canvases_((canvas.size() - begin_) / ids.uniform.length),
+      canvases_((canvas.size() - begin_ + ids.uniform.length - 1) / ids.uniform.length),
       canvas_(begin_) {
-  LLADA_CHECK(canvas.size() == begin_ + canvases_ * ids.uniform.length);
+  LLADA_CHECK(ids.uniform.holding(canvas.size() - begin_) == canvas.size() - begin_);
+}
+
+int32_t UniformStrategy::canvas_end(const Canvas& canvas) const {
+  return static_cast<int32_t>(std::min<int64_t>(canvas_ + ids_.uniform.length, canvas.size()));
 }
 
 double UniformStrategy::temperature() const {
@@ -43,7 +47,7 @@ void UniformStrategy::fill_with_random(std::span<const size_t> but) {
 StepPlan UniformStrategy::plan(const Canvas& canvas) {
   StepPlan plan;
   plan.block_begin = canvas_;
-  plan.block_end = canvas_ + static_cast<int32_t>(ids_.uniform.length);
+  plan.block_end = canvas_end(canvas);
   plan.encode = encoded_ < canvas_;
   plan.rows.resize(static_cast<size_t>(plan.encode ? canvas_ - encoded_ : plan.block_end - canvas_));
   std::iota(plan.rows.begin(), plan.rows.end(), plan.encode ? encoded_ : canvas_);
@@ -114,7 +118,7 @@ std::vector<Edit> UniformStrategy::accept(const Canvas& canvas, const StepResult
     for (size_t i = 0; i < best.size(); ++i)
       if (!given(canvas, i))
         edits.push_back({best[i].position, best[i].token, TokenState::stable, best[i].probability});
-    canvas_ += static_cast<int32_t>(ids_.uniform.length);
+    canvas_ = canvas_end(canvas);
     step_ = 0;
     current_.clear();
     history_.clear();

@@ -26,6 +26,7 @@ class UniformStrategy final : public Strategy {
 
  private:
   double temperature() const;
+  int32_t canvas_end(const Canvas& canvas) const;
   void fill_with_random(std::span<const size_t> but);
   bool stops(std::span<const Prediction> predictions);
   bool given(const Canvas& canvas, size_t i) const;

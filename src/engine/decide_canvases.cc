@@ -8,10 +8,9 @@ namespace llada {
 namespace {
 
 // Where a canvas ends whose text ends at `end`: with the block of its slot, behind which a block-causal model sees
-// nothing; with a whole canvas of random tokens, as the model was trained.
+// nothing; with the last of its canvases of random tokens.
 int64_t canvas_end(int64_t slot, int64_t prompt_tokens, int64_t end, const decode::SpecialIds& ids) {
-  if (const int64_t length = ids.uniform.length; length > 0)
-    return prompt_tokens + (end - prompt_tokens + length - 1) / length * length;
+  if (ids.uniform.length > 0) return prompt_tokens + ids.uniform.holding(end - prompt_tokens);
   return ids.attention_block > 0 ? ids.behind(prompt_tokens).block_end(slot) : end;
 }
 

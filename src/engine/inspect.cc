@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
+#include "base/pretokenizer_regexes.h"
 #include "engine/decode_preset.h"
 #include "engine/fit_check.h"
 #include "engine/folder_check.h"
@@ -53,6 +54,21 @@ void note_name(const ModelFile& file, ModelSummary& summary) {
   }
 }
 
+// Folders that a converter with a wrong default wrote cut numbers, and words of capitals, in other places than the
+// corrected ones. transformers mends them when it is told to (fix_mistral_regex); which one a model was fine-tuned with
+// is not known, so a file's own rule stands.
+void note_cuts(const TokenizerSpec& spec, ModelSummary& summary) {
+  const std::string_view wanted = summary.config.family->made_for;
+  if (wanted.empty()) return;
+  const PreTokenizerRules* rules =
+      spec.regexes.empty() ? find_pre_tokenizer(spec.pre) : find_pre_tokenizer(std::span(spec.regexes));
+  if (rules == find_pre_tokenizer(wanted)) return;
+  summary.config.remarks.push_back(
+      fmt::format("the tokenizer cuts text as {}, and the vocabulary was made for {}: a known fault of published "
+                  "folders; with a corrected tokenizer.json some texts, numbers above all, become other tokens",
+                  rules != nullptr ? rules->written_name() : "no known one does", wanted));
+}
+
 // A folder is no file for llama.cpp.
 void note_llama_cpp(const ModelFile& file, const TokenizerSpec* tokenizer, ModelSummary& summary) {
   if (file.format() != "gguf") return;
@@ -82,6 +98,7 @@ Status add_tokenizer(const ModelFile& file, ModelSummary& summary) {
                          .add_bos = s.add_bos,
                          .has_chat_template = !s.chat_template.empty(),
                          .single_turn = format.single_turn};
+    note_cuts(s, summary);
     if (!cut_note(s).empty()) summary.config.notes.emplace_back(cut_note(s));
     int holes = 0;
     for (int byte = 0; byte < 256; ++byte) holes += tokenizer.encode(std::string(1, static_cast<char>(byte))).empty();

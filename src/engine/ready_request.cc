@@ -142,7 +142,7 @@ int64_t canvas_positions(const Model& model, int64_t prompt_tokens, int64_t gen_
 int64_t room_behind(const Model& model, int64_t prompt_tokens) {
   if (model.context() == 0) return decode::kMaxGenLength;
   const decode::SpecialIds& ids = model.special_ids();
-  if (const int64_t length = ids.uniform.length; length > 0) return (model.context() - prompt_tokens) / length * length;
+  if (ids.uniform.length > 0) return ids.uniform.within(model.context() - prompt_tokens);
   const int64_t block = std::max<int64_t>(ids.attention_block, 1);
   if (ids.causal_text) return (model.context() - prompt_tokens) / block * block;
   if (ids.prompt_ends_block || ids.cuts_last_block || ids.decided_first) return model.context() - prompt_tokens;

@@ -78,6 +78,7 @@ struct Family {
   bool needs_rope_theta = false;
 
   std::string_view pre_tokenizer = {};  // of a GGUF file that does not name one
+  std::string_view made_for = {};       // the pre-tokenizer, where published files have a wrong one, too
 
   // The id of the mask where no file gives it, in a vocabulary of mask_vocab tokens (0: of any that has the id).
   int32_t mask_id = -1;

@@ -42,6 +42,7 @@ constexpr Family kLlamaFamilies[] = {
      .context = 262144,
      .kv_heads = 8,
      .needs_rope_theta = true,
+     .made_for = "tekken",
      .mask_id = 100,
      .image_tensors = kNemotronImages,
      .presets = kNemotronPresets},

@@ -93,8 +93,8 @@ TEST_F(ModelNotes, RowsWithoutATokenAreNeverWritten) {
     words.insert(words.begin() + 1, {"-m", path("m.gguf")});
     return done(words).out;
   };
-  for (const char* more :
-       {"", "--temperature 1", "--temperature 1 --top-p 0.9", "--cfg-scale 1", "--repeat-penalty 1.2"}) {
+  for (const char* more : {"", "--temperature 1", "--temperature 1 --top-p 0.9", "--cfg-scale 1",
+                           "--repeat-penalty 1.2", "--json-object 2", "--regex [^a]+"}) {
     const Json json =
         Json::parse(text_of(with({"run", "-p", "sort: 3 1 2", "--gen-length", "16", "--json"}, split(more))));
     for (const Json& id : json["tokens"]) EXPECT_LT(id.get<int>(), kTokens) << json;

@@ -142,8 +142,8 @@ Asked random_case(std::mt19937_64& rng) {
   const auto between = [&](int64_t low, int64_t high) {
     return low + static_cast<int64_t>(rng() % static_cast<uint64_t>(high - low + 1));
   };
-  const int64_t length = between(1, 9), vocab = between(2, 12);
-  Asked asked{uniform_ids(length, vocab), length, vocab, between(0, 6), between(1, 30)};
+  const int64_t length = rng() % 2 == 0 ? between(1, 9) : between(17, 50), vocab = between(2, 12);
+  Asked asked{uniform_ids(length, vocab), length, vocab, between(0, 6), between(1, 4 * length)};
   DecodeOptions& o = asked.options;
   UniformCanvas& canvas = asked.ids.uniform;
   o.gen_length = asked.gen;
@@ -154,6 +154,13 @@ Asked random_case(std::mt19937_64& rng) {
   canvas.stability_threshold = between(0, 3);
   o.confidence_threshold = static_cast<double>(between(1, 20)) / 10;
   return asked;
+}
+
+// Positions of the canvas that begins so many behind the prompt: whole ones, the last as short as a multiple of 16 is.
+int64_t width_at(const Asked& asked, int64_t begin) {
+  int64_t width = 16;
+  while (width < asked.gen - begin) width += 16;
+  return std::min(width, asked.length);
 }
 
 // What a canvas does is what its definition says of any predictions; what is committed stays; draws are functions.
@@ -177,7 +184,8 @@ TEST(Uniform, HoldsWhatItIsDefinedAs) {
     for (int repeat = 0; repeat < 2; ++repeat) {
       LogitsModel model(asked.vocab, logits);
       Canvas canvas = lay_generation(prompt, asked.gen, ids);
-      EXPECT_EQ((canvas.size() - asked.prompt) % asked.length, 0);
+      const int64_t last = (asked.gen - 1) / asked.length * asked.length;
+      EXPECT_EQ(canvas.size(), asked.prompt + last + width_at(asked, last));
       EXPECT_EQ(canvas.answer_end(), asked.prompt + asked.gen);
       const auto strategy = must(make_strategy(o, ids, canvas));
       int64_t committed = 0, step = 0, encoded = 0, event_number = 0;
@@ -200,7 +208,8 @@ TEST(Uniform, HoldsWhatItIsDefinedAs) {
           return true;
         }
         EXPECT_EQ(plan.rows.front(), encoded);
-        EXPECT_EQ(std::ssize(plan.rows), asked.length);
+        const int64_t width = width_at(asked, committed);
+        EXPECT_EQ(std::ssize(plan.rows), width);
         const auto left = static_cast<double>(o.denoising_steps - step), all = static_cast<double>(o.denoising_steps);
         EXPECT_DOUBLE_EQ(plan.temperature, ids.uniform.t_min + (ids.uniform.t_max - ids.uniform.t_min) * left / all);
         EXPECT_EQ(plan.conditioned, step > 0);
@@ -208,13 +217,13 @@ TEST(Uniform, HoldsWhatItIsDefinedAs) {
         double mean = 0;
         std::vector<int32_t> best;
         for (const Prediction& p : result.predictions)
-          mean += p.entropy / static_cast<double>(asked.length), best.push_back(p.token);
+          mean += p.entropy / static_cast<double>(width), best.push_back(p.token);
         int64_t same = 0;
         while (same < std::ssize(bests) && bests[bests.size() - 1 - static_cast<size_t>(same)] == best) ++same;
         const bool stops =
             step == o.denoising_steps || (same >= ids.uniform.stability_threshold && mean < o.confidence_threshold);
         bests.push_back(best);
-        const auto canvas_tokens = tokens_of(event.canvas, plan.block_begin, asked.length);
+        const auto canvas_tokens = tokens_of(event.canvas, plan.block_begin, width);
         if (stops) {
           EXPECT_EQ(canvas_tokens, best);
           EXPECT_EQ(event.committed, plan.block_end - asked.prompt);

@@ -29,7 +29,10 @@ const DecideQuestion kIs = {.kind = QuestionKind::predicate, .instructions = "Is
 
 class UniformDecisions : public testing::Test {
  protected:
-  void SetUp() override { model_ = *must(Model::load(write_tiny_gemma(folder_ / "tiny.gguf"), {.threads = 1})); }
+  void SetUp() override { open(tiny_gemma()); }
+  void open(const Preset& preset) {
+    model_ = *must(Model::load(write_tiny_gemma(folder_ / "tiny.gguf", DType::F32, preset), {.threads = 1}));
+  }
   DecideResult decide(const DecideRequest& request, SchedulerOptions options = {}) const {
     auto engine = must(Engine::create(model_, options));
     auto job = must(start_decide(model_, request));
@@ -65,7 +68,7 @@ class UniformDecisions : public testing::Test {
     }
     return LogSoftmax(state->logits)[token];
   }
-  // A canvas of whole canvases: the label's beginning, undecided tokens up to the longest label's end, an end token,
+  // A canvas of a multiple of 16 positions: the label's beginning, undecided tokens up to the longest label's end, an end token,
   // ends behind it.
   double label_log(const std::string& text, const std::vector<std::string>& labels, size_t label,
                    uint64_t noise = 0) const {
@@ -88,16 +91,33 @@ class UniformDecisions : public testing::Test {
 };
 
 TEST_F(UniformDecisions, EqualTheDefinition) {
-  for (const auto& [question, how] :
-       {std::pair{kIs, DecideLabels::letters}, {kAnimal, DecideLabels::letters}, {kAnimal, DecideLabels::values}}) {
-    const DecideResult result = decide({kScene, {question}, {.labels = how}});
-    ASSERT_EQ(result.answers.size(), 1u);
-    const auto labels = question_labels(question, how);
-    for (size_t l = 0; l < labels.size(); ++l)
-      EXPECT_EQ(result.answers[0].log_probabilities[0][l],
-                label_log(kScene + "\n\n" + question_text(question, how), labels, l))
-          << labels[l];
+  for (const int64_t length : {TinyGemma::kCanvas, int64_t{256}}) {  // a decision needs a short canvas alone
+    Preset preset = tiny_gemma();
+    preset.config.canvas.length = length;
+    open(preset);
+    for (const auto& [question, how] :
+         {std::pair{kIs, DecideLabels::letters}, {kAnimal, DecideLabels::letters}, {kAnimal, DecideLabels::values}}) {
+      const DecideResult result = decide({kScene, {question}, {.labels = how}});
+      ASSERT_EQ(result.answers.size(), 1u);
+      const auto labels = question_labels(question, how);
+      for (size_t l = 0; l < labels.size(); ++l)
+        EXPECT_EQ(result.answers[0].log_probabilities[0][l],
+                  label_log(kScene + "\n\n" + question_text(question, how), labels, l))
+            << labels[l];
+    }
   }
+}
+
+// The definition encodes the prompt in one forward, whose layers with a window read 20 positions.
+TEST_F(UniformDecisions, LongPromptsAreEncodedInPieces) {
+  std::string state;
+  for (int i = 0; i < 30; ++i) state += fmt::format("{}: {}, ", i, kScene);
+  ASSERT_GT(model_->tokenizer().encode(state).size(), size_t{2 * kPromptPiece + 100});
+  const DecideResult result = decide({state, {kIs}, {}});
+  const auto labels = question_labels(kIs, DecideLabels::letters);
+  for (size_t l = 0; l < labels.size(); ++l)
+    EXPECT_EQ(result.answers[0].log_probabilities[0][l],
+              label_log(state + "\n\n" + question_text(kIs, DecideLabels::letters), labels, l));
 }
 
 // Over canvases with other random tokens is averaged; the first one's are those of a single read.

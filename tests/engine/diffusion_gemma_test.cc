@@ -145,6 +145,62 @@ TEST(DiffusionGemma, AnswersFitTheirForm) {
   EXPECT_GT(texts.size(), 1u) << "chosen by the model";
 }
 
+// The model is the same but for the canvas that its file asks for.
+std::shared_ptr<const Model> with_canvas(const TempFolder& folder, int64_t length) {
+  Preset preset = tiny_gemma();
+  preset.config.canvas.length = length;
+  const std::string path = folder / fmt::format("canvas-{}.gguf", length);
+  return *must(Model::load(write_tiny_gemma(path, DType::F32, preset), {.threads = 2}));
+}
+
+TEST(DiffusionGemma, AShortAnswerHasAShortCanvas) {
+  const TempFolder folder;
+  const auto whole = with_canvas(folder, 64), half = with_canvas(folder, 32);
+  const auto answer = [&](const std::shared_ptr<const Model>& model, int64_t gen_length, std::vector<int32_t> prompt) {
+    decode::DecodeOptions o;
+    o.gen_length = gen_length, o.denoising_steps = 4, o.seed = 3, o.early_stop = decode::EarlyStop::none;
+    return *must((*must(Session::create(model, {})))->generate(prompt, o, {}));
+  };
+  const std::vector<int32_t> prompt = {5, 9, 40, 41, 42};
+  const auto got = answer(whole, 20, prompt), same = answer(half, 20, prompt);
+  EXPECT_EQ(got.tokens, same.tokens);
+  EXPECT_EQ(got.stats.decode.rows, same.stats.decode.rows);
+  EXPECT_NE(got.tokens, answer(with_canvas(folder, 48), 48, prompt).tokens) << "the width is part of the input";
+  const auto two = answer(whole, 70, prompt);
+  EXPECT_EQ(std::ssize(two.tokens), 70);
+  EXPECT_EQ(two.stats.decode.rows, (5 + 64 * 4) + (64 + 16 * 4)) << "encoded and denoised, 64 and then 16";
+}
+
+// Layers with a sliding window of 20 read what another piece has stored.
+TEST(DiffusionGemma, PiecesOfAPromptChangeNoAnswer) {
+  const TempFolder folder;
+  const auto model = must(Model::load(write_tiny_gemma(folder / "tiny.gguf"), {.threads = 2}));
+  decode::DecodeOptions o;
+  o.gen_length = 16, o.denoising_steps = 3, o.seed = 2, o.early_stop = decode::EarlyStop::none;
+  std::vector<int32_t> prompt;
+  for (uint64_t i = 0; i < 1300; ++i) prompt.push_back(8 + static_cast<int32_t>(mix64(i) % 300));
+  std::vector<std::vector<int32_t>> tokens;
+  std::vector<std::vector<double>> confidences;
+  for (const int64_t begin : {0, 40, 530, 1100}) {  // positions that an earlier request has stored
+    const auto prefixes = std::make_shared<PrefixCache>(int64_t{64} << 20);
+    const auto session = must(Session::create(*model, {.prefixes = prefixes}));
+    if (begin > 0) must((*session)->generate(std::vector(prompt.begin(), prompt.begin() + begin), o, {}));
+    std::vector<double>& sure = confidences.emplace_back();
+    const auto got = must((*session)->run(prepare(**model, {.tokens = prompt, .options = o}).value(),
+                                          [&](const decode::StepEvent& event) {
+                                            for (const decode::Edit& edit : event.edits)
+                                              sure.push_back(edit.confidence);
+                                            return true;
+                                          }));
+    EXPECT_GE(got->stats.reused_positions, begin / 32 * 32);
+    tokens.push_back(got->tokens);
+  }
+  for (size_t i = 1; i < tokens.size(); ++i) {
+    EXPECT_EQ(tokens[i], tokens[0]);
+    EXPECT_EQ(confidences[i], confidences[0]) << "bit for bit";
+  }
+}
+
 // A prompt is encoded causally, so what another one begins with may be taken from it.
 TEST(DiffusionGemma, KeptPrefixesChangeNoAnswer) {
   const auto model = must(Model::load(kMade + "model.gguf", {.threads = 2}));

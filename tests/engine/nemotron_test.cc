@@ -7,6 +7,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/pretokenizer_regexes.h"
 #include "devices/small_model.h"
 #include "engine/class_goldens.h"
 #include "engine/inspect.h"
@@ -14,6 +15,7 @@
 #include "failing/failing_device.h"
 #include "formats/convert.h"
 #include "formats/family.h"
+#include "formats/temp_folder.h"
 #include "geometry/peaked_engine.h"
 #include "hexagon/hexagon_tools.h"
 #include "kernels/kernels.h"
@@ -241,6 +243,35 @@ TEST(SelfSpeculationRun, EqualsBlocksOfOneToken) {
     const auto plain = must((*Session::create(*model, {}))->generate(prompt, o, {}));
     EXPECT_EQ(plain->tokens, verified.tokens) << name;
   }
+}
+
+// Published folders have Llama 3's rule or Mistral's; llama.cpp's converter writes the name of either.
+TEST(Nemotron, InspectNamesAWrongRuleOfTheTokenizer) {
+  const auto remarks = [](std::string_view rule) {
+    const TempFolder folder;
+    for (const char* name : {"config.json", "model.safetensors"})
+      std::filesystem::copy_file(kMade + "folder/" + name, folder / name);
+    const json split = {{"type", "Split"},
+                        {"pattern", {{"Regex", find_pre_tokenizer(rule)->regexes[0]}}},
+                        {"behavior", "Isolated"},
+                        {"invert", false}};
+    const json bytes = {
+        {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+    json vocab = {{"\u0120", 0}};  // ByteLevel's letter for a space
+    for (char c = '!'; c <= '~'; ++c) vocab[std::string(1, c)] = c - ' ';
+    const json model = {{"type", "BPE"}, {"vocab", vocab}, {"merges", json::array()}};
+    folder.write("tokenizer.json", json{{"model", model},
+                                        {"added_tokens", json::array()},
+                                        {"pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split, bytes}}}},
+                                        {"decoder", bytes}}
+                                       .dump());
+    return must(inspect_model(folder.path()))->config.remarks;
+  };
+  const auto named =
+      testing::Contains(HasSubstr("the tokenizer cuts text as llama-bpe, and the vocabulary was made "
+                                  "for tekken"));
+  EXPECT_THAT(remarks("llama-bpe"), named);
+  EXPECT_THAT(remarks("tekken"), testing::Not(testing::Contains(HasSubstr("cuts text"))));
 }
 
 }  // namespace
