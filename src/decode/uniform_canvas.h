@@ -15,8 +15,8 @@
 // With a form, the best tokens are those of the best sequence that fits, and accepted positions take these. Tokens that
 // the form leaves no choice about are there in every step.
 //
-// An answer has as many canvases as gen_length needs, the last as short as it can be (base/uniform_canvas.h): the model's
-// class always makes whole ones. After a canvas with an end token there is none. Accepted tokens are
+// An answer has as many canvases as gen_length needs, the last as short as it can be (base/uniform_canvas.h). The
+// model's class always makes whole ones. After a canvas with an end token there is none. Accepted tokens are
 // `visible` in the canvas, random ones `masked`, committed ones `stable`.
 //
 // Deliberately absent: caches of a canvas's K/V, drafts, revision, guidance, infilling: the model has no mask that a
