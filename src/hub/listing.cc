@@ -59,10 +59,17 @@ std::string list_of(const std::vector<std::string>& names) {
                      names.size() > kMost ? fmt::format(" and {} more", names.size() - kMost) : "");
 }
 
-constexpr std::string_view kFolderFiles[] = {
-    "config.json",       "generation_config.json",      "tokenizer.json",          "vocab.json",
-    "merges.txt",        "tokenizer_config.json",       "special_tokens_map.json", "chat_template.jinja",
-    "added_tokens.json", "model.safetensors.index.json"};
+constexpr std::string_view kFolderFiles[] = {"config.json",
+                                             "generation_config.json",
+                                             "hf_quant_config.json",
+                                             "tokenizer.json",
+                                             "vocab.json",
+                                             "merges.txt",
+                                             "tokenizer_config.json",
+                                             "special_tokens_map.json",
+                                             "chat_template.jinja",
+                                             "added_tokens.json",
+                                             "model.safetensors.index.json"};
 
 // Weights of the folder itself; those below it belong to something else.
 bool is_folder_weight(const std::string& path) {

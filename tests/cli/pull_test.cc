@@ -1,9 +1,9 @@
 // llada pull, -hf and what is said of paths that are no model: the program against a stand-in hub.
 
-
 #include "base/file.h"
 #include "cli/hub_access.h"
 #include "cli/process.h"
+#include "formats/rounded_fixture.h"
 #include "hub/stand_in.h"
 
 namespace llada::test {
@@ -60,6 +60,33 @@ TEST_F(PullCli, AModelIsPulledRunAndListed) {
             Json({{"removed", "tiny/llada"}, {"bytes", report["bytes"]}}));
   EXPECT_FALSE(fs::exists(root / "hf/hub/models--tiny--llada"));
   expect_one_line(llada({"pull", "--delete", "tiny/llada"}), 2, "models--tiny--llada: nothing of it is cached");
+}
+
+// Folders of every scheme that other software rounds weights by; ModelOpt writes its settings beside config.json, too.
+TEST_F(PullCli, RoundedFoldersArePulledAndRun) {
+  LLADA_NEEDS_DOWNLOADS();
+  using namespace testing_models;
+  const auto pulled = [&](const std::map<std::string, std::string>& files, const std::string& name) {
+    std::map<std::string, StandInHub::File> served;
+    for (const auto& [file, content] : files) served[file] = {content, file.ends_with(".safetensors")};
+    hub.emplace(served, "some/" + name);
+    const ProcessResult pull = llada({"pull", "some/" + name, "--json"});
+    EXPECT_EQ(pull.status, 0) << name << ": " << pull.err;
+    if (pull.status != 0) return Json();
+    const std::string folder = Json::parse(pull.out)["path"];
+    EXPECT_EQ(llada({"run", folder, "--raw", "-p", "abc", "-n", "8"}).status, 0) << name;
+    return Json::parse(llada({"inspect", folder, "--json"}).out);
+  };
+  for (const RoundedForm& form : rounded_forms()) {
+    const Json said = pulled(files_of(rounded_folder(config_of_bytes(&kLladaFamily), form)), form.name);
+    EXPECT_THAT(said.dump(), HasSubstr("rounded by other software")) << form.name;
+    EXPECT_THAT(said.dump(), HasSubstr(traits(form.type).name)) << form.name;
+  }
+  RoundedForm form = rounded_form("nvfp4_modelopt");
+  form.config = R"("quantization_config":null)";
+  auto files = files_of(rounded_folder(config_of_bytes(&kLladaFamily), form));
+  files["hf_quant_config.json"] = R"({"producer":{"name":"modelopt"},"quantization":{"quant_algo":"NVFP4"}})";
+  EXPECT_THAT(pulled(files, "beside").dump(), HasSubstr("rounded by other software"));
 }
 
 // Before the weights: what cannot be opened is not downloaded.

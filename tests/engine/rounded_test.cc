@@ -16,32 +16,9 @@ namespace {
 
 using namespace testing_models;
 
-constexpr int32_t kByteMask = 256, kByteEnd = 257;
-
-ModelConfig config_of_bytes(const Family* family) {
-  ModelConfig config = tiny_config(family);
-  config.vocab = 258;
-  config.mask_id = kByteMask;
-  config.eos_id = config.pad_id = kByteEnd;
-  return config;
-}
-
 // The folder, with a tokenizer of bytes.
 void write(const TempFolder& to, const RoundedFolder& folder) {
-  to.write("config.json", folder.config);
-  to.write("model.safetensors", folder.weights);
-  std::string vocab;
-  int other = 256;
-  for (int b = 0; b < 256; ++b) {
-    const bool plain = (b > 32 && b < 127) || (b > 160 && b < 256 && b != 173);
-    vocab += fmt::format(R"({}"\u{:04x}":{})", b > 0 ? "," : "", plain ? b : other++, b);
-  }
-  to.write("tokenizer.json",
-           fmt::format(R"({{"added_tokens":[{{"id":{},"content":"<|mdm_mask|>","special":true}},)"
-                       R"({{"id":{},"content":"<|endoftext|>","special":true}}],"pre_tokenizer":{{"type":"ByteLevel",)"
-                       R"("add_prefix_space":false,"use_regex":true}},"model":{{"type":"BPE","vocab":{{{}}},)"
-                       R"("merges":[]}}}})",
-                       kByteMask, kByteEnd, vocab));
+  for (const auto& [name, content] : files_of(folder)) to.write(name, content);
 }
 
 class RoundedRuns : public testing::TestWithParam<RoundedForm> {};

@@ -406,4 +406,28 @@ RoundedFolder rounded_folder(const ModelConfig& config, const RoundedForm& form,
   return folder;
 }
 
+ModelConfig config_of_bytes(const Family* family) {
+  ModelConfig config = tiny_config(family);
+  config.vocab = 258;
+  config.mask_id = kByteMask;
+  config.eos_id = config.pad_id = kByteEnd;
+  return config;
+}
+
+std::map<std::string, std::string> files_of(const RoundedFolder& folder) {
+  std::string vocab;
+  int other = 256;
+  for (int b = 0; b < 256; ++b) {
+    const bool plain = (b > 32 && b < 127) || (b > 160 && b < 256 && b != 173);
+    vocab += fmt::format(R"({}"\u{:04x}":{})", b > 0 ? "," : "", plain ? b : other++, b);
+  }
+  const std::string tokenizer =
+      fmt::format(R"({{"added_tokens":[{{"id":{},"content":"<|mdm_mask|>","special":true}},)"
+                  R"({{"id":{},"content":"<|endoftext|>","special":true}}],"pre_tokenizer":{{"type":"ByteLevel",)"
+                  R"("add_prefix_space":false,"use_regex":true}},"model":{{"type":"BPE","vocab":{{{}}},)"
+                  R"("merges":[]}}}})",
+                  kByteMask, kByteEnd, vocab);
+  return {{"config.json", folder.config}, {"model.safetensors", folder.weights}, {"tokenizer.json", tokenizer}};
+}
+
 }  // namespace llada::testing_models

@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -41,5 +42,10 @@ struct RoundedFolder {
 };
 RoundedFolder rounded_folder(const ModelConfig& config, const RoundedForm& form,
                              const std::function<void(std::vector<FilePart>&)>& change = {});
+
+// A small model whose tokens are bytes, a mask and an end; the folder's files by name, with its tokenizer.
+inline constexpr int32_t kByteMask = 256, kByteEnd = 257;
+ModelConfig config_of_bytes(const Family* family);
+std::map<std::string, std::string> files_of(const RoundedFolder& folder);
 
 }  // namespace llada::testing_models
