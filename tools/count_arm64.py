@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 
-TYPES = {3: "q8_0", 4: "q4_0", 8: "q4_k", 10: "q6_k"}
+TYPES = {3: "q8_0", 4: "q4_0", 5: "q4_1", 8: "q4_k", 10: "q6_k"}
 DOTS = {"sdot": 16, "udot": 16, "smmla": 32, "ummla": 32, "usmmla": 32}  # multiply-adds of one
 
 

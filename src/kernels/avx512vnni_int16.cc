@@ -18,7 +18,7 @@
 //         any group's scale is marked by a negative super-scale and keeps its F16 scales (exact_block, slower).
 //   Q4_1  the same with 16 bits, and offsets of w = d (q - 8) + (m + 8 d) in eight of the scales' units, so that both go
 //         to the same totals: one vpdpwssd more per row and chunk. The float of a column and block is such that the
-//         totals, which are its w a, stay below 2^31 whatever the activations are (avx512vnni_pack.cc).
+//         totals, which are its w a, stay below 2^31 whatever the activations are (pack_q4_1).
 #include "kernels/avx512vnni_tile.h"
 #include "kernels/avx512vnni_vector-inl.h"
 
@@ -113,8 +113,7 @@ void q4(const Tile& t) {
          ++c, w += kChunkSize, next += t.step, a += ActivationLayout::kMain * R, ratios += 2 * R, pairs += 2 * R) {
       chunk_sums<R, F, Ready>(w, a, next, [&](int r, __m512i x, __m512i y) __attribute__((always_inline)) {
         add_pairs(total[r], _mm512_packs_epi32(x, y), scaled_by(_mm512_load_si512(w + kQuants<Ready>), ratios + 2 * r));
-        if constexpr (kOffsets)
-          add_pairs(total[r], _mm512_load_si512(w + kQuants<Ready> + 64), broadcast32(pairs + 2 * r));
+        if constexpr (kOffsets) add_pairs(total[r], _mm512_load_si512(w + kQuants<Ready> + 64), pairs + 2 * r);
       });
       if constexpr (kOffsets) prefetch<F>(next + kPrefetched);
     }
@@ -157,7 +156,7 @@ inline __attribute__((always_inline)) void q4_k_block(const uint8_t* w, const ui
     const __m512i min =
         _mm512_cvtepu8_epi16(load256(w - (kBlockChunks - c) * kChunkBytes<Ready> + kQuants<Ready> + 32));
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) add_pairs(offset[r], broadcast32(pairs + 2 * r), min);
+    for (int r = 0; r < R; ++r) add_pairs(offset[r], min, pairs + 2 * r);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {

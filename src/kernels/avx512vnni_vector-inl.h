@@ -28,6 +28,10 @@ inline __attribute__((always_inline)) void add_fours(__m512i& sum, __m512i a, __
 inline __attribute__((always_inline)) void add_pairs(__m512i& sum, __m512i a, __m512i b) {
   asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
 }
+// The same with one pair for all lanes.
+inline __attribute__((always_inline)) void add_pairs(__m512i& sum, __m512i a, const int16_t* pair) {
+  asm("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(a), "m"(*reinterpret_cast<const int16_t(*)[2]>(pair)));
+}
 
 // As assembly: GCC 12 takes a function that only prefetches for one without effects, and drops the calls.
 template <Fetch F>
