@@ -16,8 +16,8 @@
 //         steep. |total| <= 8 * 4032 * 15 * 32 * 127 < 2^31.
 //   Q4_0  14-bit scales relative to a float of the column and block. A block where that would cost more than 2^-11 of
 //         any group's scale is marked by a negative super-scale and keeps its F16 scales (exact_block, slower).
-//   Q4_1  the same with 16 bits, and offsets of w = d (q - 8) + (m + 8 d) in eight of the scales' units, so that both go
-//         to the same totals: one vpdpwssd more per row and chunk. The float of a column and block is such that the
+//   Q4_1  the same with 16 bits, and offsets of w = d (q - 8) + (m + 8 d) in eight of the scales' units. So both go to
+//         the same totals: one vpdpwssd more per row and chunk. The float of a column and block is such that the
 //         totals, which are its w a, stay below 2^31 whatever the activations are (pack_q4_1).
 #include "kernels/avx512vnni_tile.h"
 #include "kernels/avx512vnni_vector-inl.h"

@@ -6,10 +6,10 @@
 
 namespace llada::kernels::avx512vnni {
 
-// w = d (q - 8) + (m + 8 d): scales d in units of a float per column, offsets in eight of them. The unit is 2^-19 of the
-// sum over the groups of each one's largest |w|, so that a block's products w a with |a| <= 127 add up to 2^19 * 32 *
-// 127 units at most, which with all roundings is below 2^31; and 1 / 240000 of the largest of these, so that both fit
-// 16 bits. Where that moves a group's values by more than 2^-11 of the largest, the block's numbers stay F16.
+// w = d (q - 8) + (m + 8 d): scales d in units of a float per column, offsets in eight of them. The unit is 2^-19 of
+// the sum over the groups of each one's largest |w|. So a block's products w a with |a| <= 127 add up to 2^19 * 32 *
+// 127 units at most, which with all roundings is below 2^31. It is 1 / 240000 of the largest of these at least, so that
+// both fit 16 bits. Where that moves a group's values by more than 2^-11 of the largest, the block's numbers stay F16.
 uint8_t* pack_q4_1(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out) {
   __m512i both[8];  // d, and m in the upper half
   __m512 d[8], offset[8], largest[8], sum = _mm512_setzero_ps(), most = _mm512_setzero_ps();

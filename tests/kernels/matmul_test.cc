@@ -107,9 +107,9 @@ TEST(Matmul, ScalesOverFourDecadesZeroAndNegative) {
     }
 }
 
-// w = d q + m with offsets that have nothing to do with the scales, in groups of one size, or one or two of a block many
-// times the others: what a packed form makes of d and m must fit its integers, and moves the values of a group by 2^-11
-// of the largest at most. Activations are such that nothing else is rounded but floats.
+// w = d q + m with offsets that have nothing to do with the scales, in groups of one size, or one or two of a block
+// many times the others. What a packed form makes of d and m must fit its integers, and moves the values of a group by
+// 2^-11 of the largest at most. Activations are such that nothing else is rounded but floats.
 TEST(Matmul, OffsetsAndScalesOfAnyRatio) {
   for (const float ratio : {-100.0f, -15.0f, -8.0f, 0.0f, 1.0f, 40.0f, 1000.0f})  // m / d
     for (const float outlier : {1.0f, 7.0f, 14.0f, 40.0f, 1000.0f})
