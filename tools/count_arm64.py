@@ -10,7 +10,7 @@ import re
 import subprocess
 import sys
 
-TYPES = {3: "q8_0", 4: "q4_0", 8: "q4_k", 10: "q6_k"}
+TYPES = {3: "q8_0", 4: "q4_0", 5: "q4_1", 8: "q4_k", 10: "q6_k", 26: "q8_m"}
 DOTS = {"sdot": 16, "udot": 16, "smmla": 32, "ummla": 32, "usmmla": 32}  # multiply-adds of one
 
 
@@ -18,9 +18,11 @@ DOTS = {"sdot": 16, "udot": 16, "smmla": 32, "ummla": 32, "usmmla": 32}  # multi
 RECORDED = {
     ("dotprod", "digests: scores"): 80 / 1024, ("dotprod", "digests: values"): 80 / 1024,
     ("dotprod", "q4_0, 8 rows"): 132 / 1024, ("dotprod", "q8_0, 8 rows"): 123 / 1024,
+    ("dotprod", "q4_1, 8 rows"): 141 / 1024, ("dotprod", "q8_m, 8 rows"): 133 / 1024,
     ("dotprod", "q4_k, 8 rows"): 165 / 1024, ("dotprod", "q6_k, 8 rows"): 181 / 1024,
     ("i8mm", "digests: scores"): 26 / 512, ("i8mm", "digests: values"): 26 / 512,
     ("i8mm", "q4_0, 8 rows"): 100 / 1024, ("i8mm", "q8_0, 8 rows"): 93 / 1024,
+    ("i8mm", "q4_1, 8 rows"): 116 / 1024, ("i8mm", "q8_m, 8 rows"): 107 / 1024,
     ("i8mm", "q4_k, 8 rows"): 135 / 1024, ("i8mm", "q6_k, 8 rows"): 149 / 1024,
     ("dotprod", "DSP's tiles: q4_0, 8 rows"): 158 / 1024, ("dotprod", "DSP's tiles: q8_0, 8 rows"): 177 / 1024,
     ("i8mm", "DSP's tiles: q4_0, 8 rows"): 127 / 1024, ("i8mm", "DSP's tiles: q8_0, 8 rows"): 119 / 1024,

@@ -32,10 +32,10 @@ static_assert(kHalfUnit[0] == 1 << kWideShift >> 1);
 // How a packed chunk lies (avx512vnni.h).
 template <DType Type>
 struct Form {
-  static constexpr bool kNibbles = Type == DType::Q4_0 || Type == DType::Q4_K;
+  static constexpr bool kNibbles = Type == DType::Q4_0 || Type == DType::Q4_1 || Type == DType::Q4_K;
   static constexpr bool kWideSums = !kNibbles, kOffsets = Type == DType::Q8_M;
   static constexpr int64_t kHeader = kOffsets ? 128 : 64, kQuants = kNibbles ? 512 : 1024;
-  static constexpr int64_t kChunk = kQuants + (kOffsets ? 256 : 64);
+  static constexpr int64_t kChunk = kQuants + (kOffsets ? 256 : Type == DType::Q4_1 ? 128 : 64);
 };
 
 // A chunk as a tile: rows 0..7 four inputs of A each, for 16 columns in order, rows 8..15 those of B.
@@ -49,7 +49,7 @@ void unpack(const uint8_t* w, int64_t chunks, uint8_t* out) {
       __m512i x, y;
       if constexpr (
           F::kNibbles) {  // the low or the high one of each byte, less 8 (bits 3 to 7: not bit 3), or as it is
-        constexpr int kSigned = Type == DType::Q4_0 ? 0xf8 : 0;
+        constexpr int kSigned = Type == DType::Q4_K ? 0 : 0xf8;
         constexpr long long kLow = kSigned != 0 ? 0x0102040808080808 : 0x0102040800000000;
         const __m512i both = _mm512_load_si512(w + 64 * q);
         x = _mm512_gf2p8affine_epi64_epi8(both, _mm512_set1_epi64(kLow), kSigned);
@@ -124,6 +124,13 @@ struct Totals {
                          _mm512_fmadd_ps(sum, _mm512_set1_ps(values[r]), _mm512_loadu_ps(sums + 16 * r)));
       }
     } else {
+      if constexpr (Type == DType::Q4_1) {
+#pragma GCC unroll 8
+        for (int r = 0; r < R; ++r)
+          for (int64_t c = 0; c < chunks; ++c)
+            add_pairs(total[r], _mm512_load_si512(header + F::kHeader + c * F::kChunk + F::kQuants + 64),
+                      broadcast32(pairs + 2 * (c * R + r)));
+      }
       __m512 super = _mm512_load_ps(header);
       if constexpr (F::kWideSums) super = _mm512_mul_ps(super, _mm512_set1_ps(1 << kWideShift));
 #pragma GCC unroll 8
@@ -339,6 +346,8 @@ void matmul(const MatmulArgs& args) {
   switch (args.type) {
     case DType::Q4_0:
       return multiply<DType::Q4_0>(args);
+    case DType::Q4_1:
+      return multiply<DType::Q4_1>(args);
     case DType::Q4_K:
       return multiply<DType::Q4_K>(args);
     case DType::Q8_0:

@@ -68,12 +68,13 @@ inline constexpr int kWideShift = 4, kHalfShift = 1;
 
 // Packed bytes of one column tile.
 //   Q4_0: block = 16 float super-scales, then chunks of 512 B of nibbles (X low, Y high) and 64 B of scales.
+//   Q4_1: the same, and behind a chunk's scales 64 B of offsets.
 //   Q8_0: block = 16 float super-scales, then chunks of 1024 B (w + 128) and 64 B of scales.
 //   Q4_K: block = 16 F16 d, 16 F16 dmin, then chunks of 512 B of nibbles, 32 B of scales and 32 B of mins.
 //   Q6_K: block = 16 float d, then chunks of 4 x 192 B and 2 x 32 B of scales. 192 B are two steps: X, Y, X in the
 //   low six bits of three vectors, the second Y in their upper two, lowest bits first.
 //   Q8_M: block = 16 float super-scales, 16 float super-offsets, then chunks of 1024 B (w + 128) and 256 B: 64 B of
-//   scales and 64 B of offsets; or, marked as Q8_0 and Q4_0 mark it, 128 B of float scales and 128 B of float offsets.
+//   scales and 64 B of offsets; or, marked as the others mark it, 128 B of float scales and 128 B of float offsets.
 int64_t packed_tile_bytes(DType type, int64_t k);
 
 int64_t column_tile(DType type);

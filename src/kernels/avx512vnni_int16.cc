@@ -16,6 +16,9 @@
 //         steep. |total| <= 8 * 4032 * 15 * 32 * 127 < 2^31.
 //   Q4_0  14-bit scales relative to a float of the column and block. A block where that would cost more than 2^-11 of
 //         any group's scale is marked by a negative super-scale and keeps its F16 scales (exact_block, slower).
+//   Q4_1  the same with 16 bits, and offsets of w = d (q - 8) + (m + 8 d) in eight of the scales' units. So both go to
+//         the same totals: one vpdpwssd more per row and chunk. The float of a column and block is such that the
+//         totals, which are its w a, stay below 2^31 whatever the activations are (pack_q4_1).
 #include "kernels/avx512vnni_tile.h"
 #include "kernels/avx512vnni_vector-inl.h"
 
@@ -23,13 +26,14 @@ namespace llada::kernels::avx512vnni {
 namespace {
 
 constexpr int64_t kHeader = 64;  // of a block
-constexpr int64_t kNibbles = 512, kBytes = kUnpackedNibbles - 64;
+constexpr int64_t kNibbles = 512, kBytes = 1024;
 
-// Quants of a chunk: as packed, or one byte each (unpack_nibbles). The chunk's scales follow in 64 bytes.
+// Quants of a chunk: as packed, or one byte each (unpack). The chunk's scales follow in 64 bytes, offsets in 64 more.
 template <bool Ready>
 inline constexpr int64_t kQuants = Ready ? kBytes : kNibbles;
-template <bool Ready>
-inline constexpr int64_t kChunkBytes = kQuants<Ready> + 64;
+template <bool Ready, bool kOffsets = false>
+inline constexpr int64_t kChunkBytes = kQuants<Ready> + (kOffsets ? 128 : 64);
+static_assert(kChunkBytes<true, true> <= kUnpackedChunk);
 
 // X and Y of a step.
 template <bool Ready>
@@ -68,32 +72,36 @@ inline __attribute__((always_inline)) void chunk_sums(const uint8_t* w, const ui
   take(R - 1, x[R - 1], y[R - 1]);
 }
 
-template <int R, bool Second, bool Ready = false>
-void q4_0(const Tile& t) {
+// Q4_0, or with offsets Q4_1.
+template <int R, bool Second, bool kOffsets, bool Ready = false>
+void q4(const Tile& t) {
   constexpr Fetch F = kFetch<R, Second>;
+  constexpr int64_t kChunkSize = kChunkBytes<Ready, kOffsets>;
   const uint8_t* w = t.weights;
   const uint8_t* next = t.next;
   const uint8_t* a = t.main;
   const int16_t* ratios = t.ratios;
+  const int16_t* pairs = t.pairs;
   const float* scales = t.scales;
   const float* values = t.block_values;
   for (int64_t left = t.chunks; left > 0; left -= kBlockChunks, values += ActivationLayout::kBlockValues * R,
                scales += 2 * kBlockChunks * R, next += t.skip) {
     const int64_t chunks = left < kBlockChunks ? left : kBlockChunks;
-    prefetch<F>(next + kBlockChunks * kChunkBytes<false>);
+    prefetch<F>(next + kBlockChunks * kChunkBytes<false, kOffsets>);
     int32_t mark;
     __builtin_memcpy(&mark, w, 4);
     if (__builtin_expect(mark < 0, 0)) {
-      exact_block<R, kChunkBytes<Ready>>(
+      exact_block<R, kChunkSize, kOffsets>(
           w + kHeader, a, scales, chunks, t.sums,
           [](const uint8_t* chunk, const uint8_t* quants, __m512i(&x)[R], __m512i(&y)[R]) {
             chunk_sums<R, F, Ready>(chunk, quants, chunk,
                                     [&](int r, __m512i row_x, __m512i row_y) { x[r] = row_x, y[r] = row_y; });
           });
-      w += kHeader + chunks * kChunkBytes<Ready>;
+      w += kHeader + chunks * kChunkSize;
       next += chunks * t.step;
       a += chunks * ActivationLayout::kMain * R;
       ratios += 2 * chunks * R;
+      pairs += 2 * chunks * R;
       continue;
     }
     const __m512 super = _mm512_load_ps(w);
@@ -102,12 +110,12 @@ void q4_0(const Tile& t) {
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) total[r] = _mm512_setzero_si512();
     for (int64_t c = 0; c < chunks;
-         ++c, w += kChunkBytes<Ready>, next += t.step, a += ActivationLayout::kMain * R, ratios += 2 * R) {
-      chunk_sums<R, F, Ready>(
-          w, a, next, [&](int r, __m512i x, __m512i y) __attribute__((always_inline)) {
-            add_pairs(total[r], _mm512_packs_epi32(x, y),
-                      scaled_by(_mm512_load_si512(w + kQuants<Ready>), ratios + 2 * r));
-          });
+         ++c, w += kChunkSize, next += t.step, a += ActivationLayout::kMain * R, ratios += 2 * R, pairs += 2 * R) {
+      chunk_sums<R, F, Ready>(w, a, next, [&](int r, __m512i x, __m512i y) __attribute__((always_inline)) {
+        add_pairs(total[r], _mm512_packs_epi32(x, y), scaled_by(_mm512_load_si512(w + kQuants<Ready>), ratios + 2 * r));
+        if constexpr (kOffsets) add_pairs(total[r], _mm512_load_si512(w + kQuants<Ready> + 64), pairs + 2 * r);
+      });
+      if constexpr (kOffsets) prefetch<F>(next + kPrefetched);
     }
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) add_scaled(t.sums + 16 * r, total[r], super, values[r]);
@@ -148,7 +156,7 @@ inline __attribute__((always_inline)) void q4_k_block(const uint8_t* w, const ui
     const __m512i min =
         _mm512_cvtepu8_epi16(load256(w - (kBlockChunks - c) * kChunkBytes<Ready> + kQuants<Ready> + 32));
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) add_pairs(offset[r], broadcast32(pairs + 2 * r), min);
+    for (int r = 0; r < R; ++r) add_pairs(offset[r], min, pairs + 2 * r);
   }
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
@@ -188,32 +196,39 @@ void q4_k(const Tile& t) {
   }
 }
 
-template <bool Second>
-constexpr TileKernel kQ4_0[] = {q4_0<1, Second>, q4_0<2, Second>, q4_0<3, Second>, q4_0<4, Second>,
-                                q4_0<5, Second>, q4_0<6, Second>, q4_0<7, Second>, q4_0<8, Second>};
+template <bool Second, bool kOffsets>
+constexpr TileKernel kQ4[] = {q4<1, Second, kOffsets>, q4<2, Second, kOffsets>, q4<3, Second, kOffsets>,
+                              q4<4, Second, kOffsets>, q4<5, Second, kOffsets>, q4<6, Second, kOffsets>,
+                              q4<7, Second, kOffsets>, q4<8, Second, kOffsets>};
 template <bool Second>
 constexpr TileKernel kQ4_K[] = {q4_k<1, Second>, q4_k<2, Second>, q4_k<3, Second>, q4_k<4, Second>,
                                 q4_k<5, Second>, q4_k<6, Second>, q4_k<7, Second>, q4_k<8, Second>};
 // Whole row tiles prefetch to the first level, the last one of a block to the second.
-constexpr TileKernel kReadyQ4_0[] = {q4_0<1, true, true>, q4_0<2, true, true>, q4_0<3, true, true>,
-                                     q4_0<4, true, true>, q4_0<5, true, true>, q4_0<6, true, true>,
-                                     q4_0<7, true, true>, q4_0<8, false, true>};
+template <bool kOffsets>
+constexpr TileKernel kReadyQ4[] = {q4<1, true, kOffsets, true>, q4<2, true, kOffsets, true>,
+                                   q4<3, true, kOffsets, true>, q4<4, true, kOffsets, true>,
+                                   q4<5, true, kOffsets, true>, q4<6, true, kOffsets, true>,
+                                   q4<7, true, kOffsets, true>, q4<8, false, kOffsets, true>};
 constexpr TileKernel kReadyQ4_K[] = {q4_k<1, true, true>, q4_k<2, true, true>, q4_k<3, true, true>,
                                      q4_k<4, true, true>, q4_k<5, true, true>, q4_k<6, true, true>,
                                      q4_k<7, true, true>, q4_k<8, false, true>};
 
 }  // namespace
 
-TileKernel q4_0_kernel(int64_t rows, bool second) { return (second ? kQ4_0<true> : kQ4_0<false>)[rows - 1]; }
+TileKernel q4_0_kernel(int64_t rows, bool second) { return (second ? kQ4<true, false> : kQ4<false, false>)[rows - 1]; }
+TileKernel q4_1_kernel(int64_t rows, bool second) { return (second ? kQ4<true, true> : kQ4<false, true>)[rows - 1]; }
 TileKernel q4_k_kernel(int64_t rows, bool second) { return (second ? kQ4_K<true> : kQ4_K<false>)[rows - 1]; }
 
 TileKernel unpacked_kernel(DType type, int64_t rows) {
   if (type == DType::Q6_K) return unpacked_q6_k_kernel(rows);
-  return (type == DType::Q4_0 ? kReadyQ4_0 : kReadyQ4_K)[rows - 1];
+  if (type == DType::Q4_K) return kReadyQ4_K[rows - 1];
+  return (type == DType::Q4_1 ? kReadyQ4<true> : kReadyQ4<false>)[rows - 1];
 }
 
-void unpack_nibbles(const uint8_t* w, int64_t chunks, uint8_t* out) {
-  for (int64_t c = 0; c < chunks; ++c, w += kChunkBytes<false>, out += kChunkBytes<true>) {
+void unpack(DType type, const uint8_t* w, int64_t chunks, uint8_t* out) {
+  if (type == DType::Q6_K) return unpack_q6_k(w, chunks, out);
+  const int64_t constants = type == DType::Q4_1 ? 128 : 64;
+  for (int64_t c = 0; c < chunks; ++c, w += kNibbles + constants, out += kBytes + constants) {
     if (c % kBlockChunks == 0) {
       _mm512_store_si512(out, _mm512_load_si512(w));
       w += kHeader, out += kHeader;
@@ -224,7 +239,8 @@ void unpack_nibbles(const uint8_t* w, int64_t chunks, uint8_t* out) {
       _mm512_store_si512(out + 128 * q, x);
       _mm512_store_si512(out + 128 * q + 64, y);
     }
-    _mm512_store_si512(out + kBytes, _mm512_load_si512(w + kNibbles));
+    for (int64_t at = 0; at < constants; at += 64)
+      _mm512_store_si512(out + kBytes + at, _mm512_load_si512(w + kNibbles + at));
   }
 }
 

@@ -18,6 +18,8 @@ inline TileKernel kernel_of(DType type, int64_t rows, bool second) {
   switch (type) {
     case DType::Q4_0:
       return q4_0_kernel(rows, second);
+    case DType::Q4_1:
+      return q4_1_kernel(rows, second);
     case DType::Q4_K:
       return q4_k_kernel(rows, second);
     case DType::Q8_0:

@@ -1,5 +1,5 @@
 // The loops around the tile kernels. Up to 8 rows: one stream of weights. More: avx512vnni_loops-inl.h, 1024 k at a
-// time. So a piece of weights (2 x 9.3 KiB at 4 bits, 2 x 17.3 at 8) is read from memory once and stays near while the
+// time. So a piece of weights (2 x 9.3 KiB in Q4_0, 2 x 17.3 in Q8_0) is read from memory once and stays near while the
 // activations pass by from L2. The next piece is prefetched meanwhile: without that the times of computing and of
 // memory add up. Many row tiles read 4-bit and 6-bit weights that were unpacked once for all of them: Intel's
 // processors mask and shift on the ports that multiply.
@@ -20,11 +20,10 @@ void multiply_piece(const Span& s, int64_t c, int64_t columns, int64_t from, int
   const int64_t chunks = to - from, row_tiles = (s.r1 - s.r0 + kRowTile - 1) / kRowTile;
   const DType type = s.args.type;
   const bool few = row_tiles <= kFewTiles;
-  const bool ready = !few && (type == DType::Q4_0 || type == DType::Q4_K || type == DType::Q6_K);
+  const bool ready = !few && unpacks(type);
   alignas(64) uint8_t unpacked[kColumnPair * unpacked_bytes(kPiece)];
   for (int64_t j = 0; ready && j < columns; ++j)
-    (type == DType::Q6_K ? unpack_q6_k : unpack_nibbles)(weights + j * s.tile_bytes, chunks,
-                                                         unpacked + j * unpacked_bytes(kPiece));
+    unpack(type, weights + j * s.tile_bytes, chunks, unpacked + j * unpacked_bytes(kPiece));
   int64_t fetched = 0;  // of the following pieces of both column tiles, one after the other
   for (int64_t i = 0; i < row_tiles; ++i) {
     const int64_t r = s.r0 + i * kRowTile;

@@ -9,102 +9,9 @@
 namespace llada::kernels::avx512vnni {
 namespace {
 
-constexpr float kScaleRange = 8192;  // 8 groups x 32512 x 8192 < 2^31
-constexpr float kScaleLeast = 1024;  // half a unit of this is 2^-11
-
 void prefetch(const std::byte* p) { asm volatile("prefetcht1 %0" : : "m"(*p)); }
 
-// Writes bytes that nobody reads soon; pack() ends with a fence.
-void store_past(uint8_t* out, __m512i v) { _mm512_stream_si512(reinterpret_cast<__m512i*>(out), v); }
-
-// The sixteen X and Y vectors of a chunk, still one byte per quant.
-struct ChunkVectors {
-  __m512i x[8], y[8];
-};
-
-// 128-bit part p of out[j] is part j of in[p].
-inline void transpose_parts(__m512i a, __m512i b, __m512i c, __m512i d, __m512i& w, __m512i& x, __m512i& y,
-                            __m512i& z) {
-  const __m512i ab = _mm512_shuffle_i64x2(a, b, 0x44), cd = _mm512_shuffle_i64x2(c, d, 0x44);
-  const __m512i ab2 = _mm512_shuffle_i64x2(a, b, 0xee), cd2 = _mm512_shuffle_i64x2(c, d, 0xee);
-  w = _mm512_shuffle_i64x2(ab, cd, 0x88);
-  x = _mm512_shuffle_i64x2(ab, cd, 0xdd);
-  y = _mm512_shuffle_i64x2(ab2, cd2, 0x88);
-  z = _mm512_shuffle_i64x2(ab2, cd2, 0xdd);
-}
-
-void load_chunk(const Source& s, int64_t chunk, ChunkVectors& v) {
-  // Per column: four k of A, four k of B, eight times.
-  const __m512i pairs = _mm512_setr_epi32(0, 8, 1, 9, 2, 10, 3, 11, 4, 12, 5, 13, 6, 14, 7, 15);
-  const auto row = [&](int64_t c) {
-    __m512i q = _mm512_setzero_si512();
-    if (super_type(s.type)) {
-      if (const std::byte* g = group_at(s, c, chunk / kBlockChunks)) q = super_quants(s.type, g, chunk % kBlockChunks);
-    } else if (const std::byte* a = group_at(s, c, 2 * chunk)) {
-      const std::byte* b = group_at(s, c, 2 * chunk + 1);
-      q = join(group_quants(s.type, a), b != nullptr ? group_quants(s.type, b) : _mm256_setzero_si256());
-    }
-    return _mm512_permutexvar_epi32(pairs, q);
-  };
-  // Part p of a vector holds columns 4p, 4p + 1 (X) or 4p + 2, 4p + 3 (Y).
-  for (int y = 0; y < 2; ++y) {
-    __m512i even[4], odd[4];
-    for (int p = 0; p < 4; ++p) {
-      const __m512i a = row(4 * p + 2 * y), b = row(4 * p + 2 * y + 1);
-      even[p] = _mm512_unpacklo_epi64(a, b);
-      odd[p] = _mm512_unpackhi_epi64(a, b);
-    }
-    __m512i* to = y == 0 ? v.x : v.y;
-    transpose_parts(even[0], even[1], even[2], even[3], to[0], to[2], to[4], to[6]);
-    transpose_parts(odd[0], odd[1], odd[2], odd[3], to[1], to[3], to[5], to[7]);
-  }
-}
-
-// Whole tiles and blocks, the rule. 16 bytes of each of two sources per column (its groups A and B) in the lane order
-// of X and of Y: word q of x[q] and y[q].
-struct FourVectors {
-  __m512i x[4], y[4];
-};
-inline __attribute__((always_inline)) FourVectors load_four(const std::byte* a, int64_t b_offset, int64_t stride) {
-  FourVectors v;
-#pragma GCC unroll 2
-  for (int y = 0; y < 2; ++y) {
-    const auto parts = [&](const std::byte* p) {  // of columns 4, 8 and 12 on, too
-      __m512i z = _mm512_castsi128_si512(load128(p));
-      z = _mm512_inserti32x4(z, load128(p + 4 * stride), 1);
-      z = _mm512_inserti32x4(z, load128(p + 8 * stride), 2);
-      return _mm512_inserti32x4(z, load128(p + 12 * stride), 3);
-    };
-    const std::byte* column = a + 2 * y * stride;
-    const __m512i a0 = parts(column), b0 = b_offset == 0 ? a0 : parts(column + b_offset);
-    column += stride;
-    const __m512i a1 = parts(column), b1 = b_offset == 0 ? a1 : parts(column + b_offset);
-    const __m512i low0 = _mm512_unpacklo_epi32(a0, b0), high0 = _mm512_unpackhi_epi32(a0, b0);
-    const __m512i low1 = _mm512_unpacklo_epi32(a1, b1), high1 = _mm512_unpackhi_epi32(a1, b1);
-    __m512i* to = y == 0 ? v.x : v.y;
-    to[0] = _mm512_unpacklo_epi64(low0, low1);
-    to[1] = _mm512_unpackhi_epi64(low0, low1);
-    to[2] = _mm512_unpacklo_epi64(high0, high1);
-    to[3] = _mm512_unpackhi_epi64(high0, high1);
-  }
-  return v;
-}
-
-// Whether all of a block's groups are there, in all columns. The last chunk of a row may have its group A alone.
-bool whole(const Source& s, int64_t chunk, int64_t chunks) {
-  return s.columns == kColumnTile && chunks == kBlockChunks && (chunk + chunks) * kChunk <= s.k;
-}
-
 // a: the first column's group A of the chunk, behind the scale.
-void pack_chunk_q4_0(const std::byte* a, int64_t stride, uint8_t* out) {
-  const __m512i nibble = _mm512_set1_epi8(15);
-  const FourVectors v = load_four(a, sizeof(GroupQ4_0), stride);
-  for (int q = 0; q < 4; ++q) {  // the low nibbles are k 0..15, the high ones 16..31
-    store_past(out + 64 * q, _mm512_ternarylogic_epi32(nibble, v.x[q], _mm512_slli_epi32(v.y[q], 4), 0xca));
-    store_past(out + 256 + 64 * q, _mm512_ternarylogic_epi32(nibble, _mm512_srli_epi32(v.x[q], 4), v.y[q], 0xca));
-  }
-}
-
 void pack_chunk_q8_0(const std::byte* a, int64_t stride, uint8_t* out) {
   const __m512i sign = _mm512_set1_epi8(static_cast<char>(0x80));
   for (int half = 0; half < 2; ++half, out += 512) {
@@ -186,22 +93,6 @@ void load_block_scales(const std::byte* first, int64_t stride, uint16_t (&half)[
   }
 }
 
-void store_nibbles(const ChunkVectors& v, uint8_t* out) {
-  const __m512i nibble = _mm512_set1_epi8(15);
-  for (int q = 0; q < 8; ++q)
-    store_past(out + 64 * q, _mm512_ternarylogic_epi32(nibble, v.x[q], _mm512_slli_epi16(v.y[q], 4), 0xca));
-}
-
-// (A, B) of each column in the lane order of X, then of Y.
-template <class T>
-void lanes(const T (&a)[16], const T (&b)[16], T* out) {
-  for (int i = 0; i < 8; ++i)
-    for (int v = 0; v < 2; ++v) {
-      out[16 * v + 2 * i] = a[kXColumn[i] + 2 * v];
-      out[16 * v + 2 * i + 1] = b[kXColumn[i] + 2 * v];
-    }
-}
-
 // The scales of a block's groups, of Q4_0 and Q8_0: 14-bit integers relative to a float per column, or marked as exact.
 struct BlockScales {
   alignas(64) uint16_t half[8][16];
@@ -246,8 +137,7 @@ void store_scales(const BlockScales& b, int64_t c, uint8_t* out) {
     lanes(b.half[2 * c], b.half[2 * c + 1], reinterpret_cast<uint16_t*>(out));
     return;
   }
-  const __m512i low = _mm512_and_si512(b.integer[2 * c], _mm512_set1_epi32(0xffff));
-  store_past(out, _mm512_or_si512(low, _mm512_slli_epi32(b.integer[2 * c + 1], 16)));
+  store_past(out, pairs_of(b.integer[2 * c], b.integer[2 * c + 1]));
 }
 
 uint8_t* pack_q4_0(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out) {
@@ -257,7 +147,7 @@ uint8_t* pack_q4_0(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out)
   out += 64;
   for (int64_t c = 0; c < chunks; ++c, out += 576) {
     if (whole(s, chunk, chunks)) {
-      pack_chunk_q4_0(group_at(s, 0, 2 * (chunk + c)) + offsetof(GroupQ4_0, q), s.stride, out);
+      pack_chunk_q4<GroupQ4_0>(group_at(s, 0, 2 * (chunk + c)), s.stride, out);
     } else {
       ChunkVectors v;
       load_chunk(s, chunk + c, v);
@@ -285,67 +175,6 @@ uint8_t* pack_q8_0(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out)
       }
     }
     store_scales(scales, c, out + 1024);
-  }
-  return out;
-}
-
-// Offsets are whole numbers up to kScaleRange of one of a block's columns, as scales are. Where that moves a group's
-// values by more than 2^-11 of them, or a scale is too small for it, the block's numbers stay floats.
-uint8_t* pack_q8_m(const Source& s, int64_t chunk, int64_t chunks, uint8_t* out) {
-  alignas(64) float scale[8][16] = {}, offset[8][16] = {};
-  __m512 most_scale = _mm512_setzero_ps(), most_offset = _mm512_setzero_ps();
-  const auto larger = [](__m512 most, const float* values) {
-    return _mm512_max_ps(most, _mm512_abs_ps(_mm512_load_ps(values)));
-  };
-  for (int64_t g = 0; g < 2 * chunks; ++g) {
-    for (int64_t c = 0; c < kColumnTile; ++c)
-      if (const std::byte* group = group_at(s, c, 2 * chunk + g)) {
-        __builtin_memcpy(&scale[g][c], group, 4);
-        __builtin_memcpy(&offset[g][c], group + 4, 4);
-      }
-    most_scale = larger(most_scale, scale[g]), most_offset = larger(most_offset, offset[g]);
-  }
-  const __m512 range = _mm512_set1_ps(kScaleRange);
-  const auto inverse = [&](__m512 most) {
-    return _mm512_maskz_div_ps(_mm512_cmp_ps_mask(most, _mm512_setzero_ps(), _CMP_NEQ_UQ), range, most);
-  };
-  const __m512 per_scale = inverse(most_scale), per_offset = inverse(most_offset);
-  const __m512 half_unit = _mm512_mul_ps(most_offset, _mm512_set1_ps(0.5f / kScaleRange));
-  __mmask16 exact = 0;
-  __m512i scales[8], offsets[8];
-  for (int64_t g = 0; g < 2 * chunks; ++g) {
-    const __m512 d = _mm512_load_ps(scale[g]), m = _mm512_load_ps(offset[g]), scaled = _mm512_mul_ps(d, per_scale);
-    const __mmask16 present = _mm512_cmp_ps_mask(d, _mm512_setzero_ps(), _CMP_NEQ_UQ);
-    exact |= _mm512_mask_cmp_ps_mask(present, _mm512_abs_ps(scaled), _mm512_set1_ps(2 * kScaleLeast), _CMP_NGE_UQ);
-    const __m512 size = _mm512_fmadd_ps(_mm512_abs_ps(d), _mm512_set1_ps(64.0f), _mm512_abs_ps(m));
-    exact |= _mm512_cmp_ps_mask(half_unit, _mm512_mul_ps(size, _mm512_set1_ps(0x1p-11f)), _CMP_NLE_UQ);
-    exact |= _mm512_cmp_ps_mask(size, _mm512_set1_ps(1e30f), _CMP_NLE_UQ);  // infinity or NaN, too
-    scales[g] = _mm512_cvtps_epi32(scaled), offsets[g] = _mm512_cvtps_epi32(_mm512_mul_ps(m, per_offset));
-  }
-  const __m512 unit = _mm512_set1_ps(1 / kScaleRange);
-  store_past(out, _mm512_castps_si512(exact != 0 ? _mm512_set1_ps(-1.0f) : _mm512_mul_ps(most_scale, unit)));
-  store_past(out + 64, _mm512_castps_si512(_mm512_mul_ps(most_offset, unit)));
-  out += 128;
-  for (int64_t c = 0; c < chunks; ++c, out += 1280) {
-    ChunkVectors v;
-    load_chunk(s, chunk + c, v);
-    for (int q = 0; q < 8; ++q) {
-      store_past(out + 128 * q, v.x[q]);
-      store_past(out + 128 * q + 64, v.y[q]);
-    }
-    if (exact != 0) {
-      for (float& value : offset[2 * c]) value *= -0.125f;  // the activations bring -8 * sum
-      for (float& value : offset[2 * c + 1]) value *= -0.125f;
-      lanes(scale[2 * c], scale[2 * c + 1], reinterpret_cast<float*>(out + 1024));
-      lanes(offset[2 * c], offset[2 * c + 1], reinterpret_cast<float*>(out + 1024 + 128));
-      continue;
-    }
-    const auto two = [](__m512i a, __m512i b) {
-      return _mm512_or_si512(_mm512_and_si512(a, _mm512_set1_epi32(0xffff)), _mm512_slli_epi32(b, 16));
-    };
-    store_past(out + 1024, two(scales[2 * c], scales[2 * c + 1]));
-    store_past(out + 1024 + 64, two(offsets[2 * c], offsets[2 * c + 1]));
-    for (int64_t at = 1152; at < 1280; at += 64) store_past(out + at, _mm512_setzero_si512());
   }
   return out;
 }
@@ -416,6 +245,8 @@ int64_t packed_tile_bytes(DType type, int64_t k) {
     case DType::Q4_0:
     case DType::Q4_K:
       return blocks_of(k) * 64 + chunks_of(k) * 576;
+    case DType::Q4_1:
+      return blocks_of(k) * 64 + chunks_of(k) * 640;
     case DType::Q8_0:
       return blocks_of(k) * 64 + chunks_of(k) * 1088;
     case DType::Q6_K:
@@ -445,6 +276,9 @@ void pack(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
       switch (weight.type) {
         case DType::Q4_0:
           out = pack_q4_0(source, chunk, chunks, out);
+          break;
+        case DType::Q4_1:
+          out = pack_q4_1(source, chunk, chunks, out);
           break;
         case DType::Q8_0:
           out = pack_q8_0(source, chunk, chunks, out);

@@ -11,7 +11,7 @@ namespace llada::kernels::avx512vnni {
 namespace {
 
 constexpr int64_t kHeader = 64, kChunkBytes = 832, kScales = 768, kPairBytes = 192;
-constexpr int64_t kHalfBytes = kUnpackedSixBits / 2;
+constexpr int64_t kHalfBytes = 576;  // unpacked
 constexpr int kScaleBits = 5;
 constexpr float kScaleFactor = 1 << kScaleBits;
 

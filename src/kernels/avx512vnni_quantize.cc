@@ -110,14 +110,16 @@ struct Parts {
         wide((readers & kWide) != 0),
         pairs((readers & kPairs) != 0) {}
   // As constants, so that no code of type_bit() is made here (see avx512vnni_vector-inl.h).
-  static constexpr TypeSet kHalves = type_bit(DType::Q6_K), kPairs = type_bit(DType::Q4_K),
+  static constexpr TypeSet kHalves = type_bit(DType::Q6_K), kPairs = type_bit(DType::Q4_K) | type_bit(DType::Q4_1),
                            kWide = type_bit(DType::Q8_0) | type_bit(DType::Q8_M);
-  static constexpr TypeSet kIntegerScales = kHalves | kPairs;  // the types of which no block keeps float scales
+  // The types of which no block keeps float scales.
+  static constexpr TypeSet kIntegerScales = kHalves | type_bit(DType::Q4_K);
 };
 
-// The chunk's sums, of four quants each, as the weights that `parts` stands for want them; ratio: of A, B and once
-// more.
-void store_parts(__m512i fours, __m128i sum, __m128i ratio, int64_t index, const RowPlace& p, const Parts& parts) {
+// The chunk's sums, of four quants each, as the weights that `parts` stands for want them; ratio: of A and B; carried:
+// what the rounding of pairs has left of the block's groups so far.
+void store_parts(__m512i fours, __m128i sum, __m128i ratio, int64_t index, const RowPlace& p, const Parts& parts,
+                 int32_t& carried) {
   const int64_t at = index * p.height + p.in_tile;
   if (parts.halves) {
     const __m256i half = _mm256_slli_epi32(sixteens(eights(fours)), 5);
@@ -128,10 +130,17 @@ void store_parts(__m512i fours, __m128i sum, __m128i ratio, int64_t index, const
   }
   if (parts.wide) store64(p.wide + at * 2, _mm_sub_epi32(_mm_set1_epi32(1 << kWideShift >> 1), _mm_slli_epi32(sum, 7)));
   if (parts.pairs) {  // 8 * sum * ratio / 2^15, |.| <= 8 * 4064
-    const __m128i product = _mm_add_epi32(_mm_mullo_epi32(sum, ratio), _mm_set1_epi32(1 << 11));
-    const __m128i scaled = _mm_srai_epi32(product, 12);
-    const int pair = _mm_cvtsi128_si32(_mm_packs_epi32(scaled, scaled));
-    __builtin_memcpy(p.pairs + at * 2, &pair, 4);
+    const __m128i product = _mm_mullo_epi32(sum, ratio);
+    // All columns meet the same pairs, and their offsets may be alike: so what rounding takes from one group the next
+    // one gets.
+    const auto rounded = [&carried](int32_t value) {
+      carried += value;
+      const int32_t whole = (carried + (1 << 11)) >> 12;
+      carried -= whole << 12;
+      return static_cast<int16_t>(whole);
+    };
+    p.pairs[at * 2] = rounded(_mm_cvtsi128_si32(product));
+    p.pairs[at * 2 + 1] = rounded(_mm_extract_epi32(product, 1));
   }
 }
 
@@ -146,6 +155,7 @@ void quantize_block(const float* v, int64_t chunks, int64_t b, const RowPlace& p
   }
   const __m512i ones = _mm512_set1_epi8(1), none = _mm512_setzero_si512();
   __m128i most = _mm_setzero_si128();
+  int32_t carried = 0;
   for (int64_t c = 0; c < chunks; ++c) {
     __m512i q[4];  // k 0..15 and 16..31 of A, the same of B
     for (int64_t i = 0; i < 4; ++i) {
@@ -170,7 +180,8 @@ void quantize_block(const float* v, int64_t chunks, int64_t b, const RowPlace& p
     if (parts.halves || parts.wide || parts.pairs) {
       alignas(32) int32_t ratio[8];
       _mm256_store_si256(reinterpret_cast<__m256i*>(ratio), scales.ratios);
-      store_parts(fours, sum, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(ratio + 2 * c)), index, p, parts);
+      store_parts(fours, sum, _mm_loadl_epi64(reinterpret_cast<const __m128i*>(ratio + 2 * c)), index, p, parts,
+                  carried);
     }
     if (parts.pairs) {  // |sum| + sum of magnitudes: twice the sum of the positive quants or of the negative ones
       const __m128i magnitudes = whole(_mm512_dpbusd_epi32(none, _mm512_abs_epi8(bytes), ones));

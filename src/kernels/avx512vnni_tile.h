@@ -37,6 +37,7 @@ using TileKernel = void (*)(const Tile& tile);
 // The kernel of a packed type for 1..8 rows. second: prefetches to the second level; otherwise 8 rows do to the first,
 // fewer past the caches.
 TileKernel q4_0_kernel(int64_t rows, bool second);
+TileKernel q4_1_kernel(int64_t rows, bool second);
 TileKernel q4_k_kernel(int64_t rows, bool second);
 TileKernel q8_0_kernel(int64_t rows, bool second);
 TileKernel q6_k_kernel(int64_t rows, bool second);
@@ -48,12 +49,15 @@ inline constexpr Fetch kFetch = Second         ? Fetch::second
 
 // For many row tiles a piece of weights of fewer than 8 bits is unpacked once for all of them. Per block 64 bytes of
 // scales. Then for 6 bits and each half of a chunk four steps of X and Y and 64 bytes of scales times 32. For 4 bits
-// the eight steps of a chunk and the 64 bytes that follow its nibbles.
-inline constexpr int64_t kUnpackedSixBits = 1152, kUnpackedNibbles = 1088;
-constexpr int64_t unpacked_bytes(int64_t chunks) { return blocks_of(chunks * kChunk) * 64 + chunks * kUnpackedSixBits; }
+// the eight steps of a chunk and the 64 or 128 bytes that follow its nibbles.
+constexpr bool unpacks(DType type) {
+  return type == DType::Q4_0 || type == DType::Q4_1 || type == DType::Q4_K || type == DType::Q6_K;
+}
+inline constexpr int64_t kUnpackedChunk = 1152;  // at most
+constexpr int64_t unpacked_bytes(int64_t chunks) { return blocks_of(chunks * kChunk) * 64 + chunks * kUnpackedChunk; }
+void unpack(DType type, const uint8_t* weights, int64_t chunks, uint8_t* unpacked);
 void unpack_q6_k(const uint8_t* weights, int64_t chunks, uint8_t* unpacked);
-void unpack_nibbles(const uint8_t* weights, int64_t chunks, uint8_t* unpacked);
-TileKernel unpacked_kernel(DType type, int64_t rows);  // of Q4_0, Q4_K, Q6_K
+TileKernel unpacked_kernel(DType type, int64_t rows);
 TileKernel unpacked_q6_k_kernel(int64_t rows);
 
 }  // namespace llada::kernels::avx512vnni

@@ -28,6 +28,10 @@ inline __attribute__((always_inline)) void add_fours(__m512i& sum, __m512i a, __
 inline __attribute__((always_inline)) void add_pairs(__m512i& sum, __m512i a, __m512i b) {
   asm("vpdpwssd %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
 }
+// The same with one pair for all lanes.
+inline __attribute__((always_inline)) void add_pairs(__m512i& sum, __m512i a, const int16_t* pair) {
+  asm("vpdpwssd %2%{1to16%}, %1, %0" : "+v"(sum) : "v"(a), "m"(*reinterpret_cast<const int16_t(*)[2]>(pair)));
+}
 
 // As assembly: GCC 12 takes a function that only prefetches for one without effects, and drops the calls.
 template <Fetch F>
@@ -75,8 +79,9 @@ inline void add_lanes(float* sums, __m512 x, __m512 y) {
 }
 
 // A block with one F16 scale per group, the last 64 of a chunk's `Bytes`: 32 B for X and 32 B for Y. chunk_sums(w, a,
-// x, y) sets x and y to the group sums of a chunk; scales: the rows' floats.
-template <int R, int64_t Bytes, class ChunkSums>
+// x, y) sets x and y to the group sums of a chunk; scales: the rows' floats. kOffsets: F16 offsets follow the scales,
+// and the group sums are those of q - 8.
+template <int R, int64_t Bytes, bool kOffsets = false, class ChunkSums>
 __attribute__((noinline)) void exact_block(const uint8_t* w, const uint8_t* a, const float* scales, int64_t chunks,
                                            float* sums, ChunkSums chunk_sums) {
   __m512 fx[R], fy[R];
@@ -84,11 +89,23 @@ __attribute__((noinline)) void exact_block(const uint8_t* w, const uint8_t* a, c
   for (int64_t c = 0; c < chunks; ++c, w += Bytes, a += ActivationLayout::kMain * R, scales += 2 * R) {
     __m512i x[R], y[R];
     chunk_sums(w, a, x, y);
-    const __m512 sx = _mm512_cvtph_ps(load256(w + Bytes - 64)), sy = _mm512_cvtph_ps(load256(w + Bytes - 32));
+    const uint8_t* const constants = w + Bytes - (kOffsets ? 128 : 64);
+    const __m512 sx = _mm512_cvtph_ps(load256(constants)), sy = _mm512_cvtph_ps(load256(constants + 32));
     for (int r = 0; r < R; ++r) {
       const __m512 row = scale_lanes(scales + 2 * r);
       fx[r] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(x[r]), row), sx, fx[r]);
       fy[r] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(y[r]), row), sy, fy[r]);
+    }
+    if constexpr (kOffsets) {  // the activations bring -8 * sum: -m / 8 - d
+      const __m512 eighth = _mm512_set1_ps(0.125f);
+      const __m512 ox = _mm512_fnmsub_ps(_mm512_cvtph_ps(load256(constants + 64)), eighth, sx);
+      const __m512 oy = _mm512_fnmsub_ps(_mm512_cvtph_ps(load256(constants + 96)), eighth, sy);
+      for (int r = 0; r < R; ++r) {
+        const __m512i sum = broadcast64(a + 64 * R + 8 * r);
+        const __m512 scaled = _mm512_mul_ps(_mm512_cvtepi32_ps(sum), scale_lanes(scales + 2 * r));
+        fx[r] = _mm512_fmadd_ps(scaled, ox, fx[r]);
+        fy[r] = _mm512_fmadd_ps(scaled, oy, fy[r]);
+      }
     }
   }
   for (int r = 0; r < R; ++r) add_lanes(sums + 16 * r, fx[r], fy[r]);

@@ -264,6 +264,8 @@ void matmul(const MatmulArgs& args) {
       return packed ? matmul_packed<DType::Q8_M>(a) : matmul_stored<DType::Q8_M>(a);
     case DType::Q4_0:
       return packed ? matmul_packed<DType::Q4_0>(a) : matmul_stored<DType::Q4_0>(a);
+    case DType::Q4_1:
+      return packed ? matmul_packed<DType::Q4_1>(a) : matmul_stored<DType::Q4_1>(a);
     case DType::Q4_K:
       return packed ? matmul_packed<DType::Q4_K>(a) : matmul_stored<DType::Q4_K>(a);
     case DType::Q6_K:

@@ -9,7 +9,9 @@
 //         scales: four float scales and four float offsets
 //   Q4_0  quants: 64 bytes, value bytes j and j + 64 in the low and high nibble of byte j, two's complement
 //         scales: four F16
-//   Q4_K  quants: as Q4_0, unsigned
+//   Q4_1  quants: as Q4_0, unsigned
+//         scales: four F16 scales and four F16 offsets
+//   Q4_K  quants: as Q4_1
 //         scales: four scales and four mins of a byte
 //         heads:  four F16 d and four F16 -dmin
 //   Q6_K  quants: 48 bytes for each half of the values, two's complement: bytes j, j + 16 and j + 32 of the half in the
@@ -124,11 +126,10 @@ LLADA_INLINE int16x4_t widen(const int8_t* p) {
 }
 LLADA_INLINE float32x4_t byte_floats(const int8_t* p) { return vcvtq_f32_s32(vmovl_s16(widen(p))); }
 
-template <>
-struct PackedSource<DType::Q4_K> : PackedAreas {
+struct UnsignedNibbles : PackedAreas {
   static constexpr bool kSmall = true, kHalves = false, kOffset = true;
   static constexpr int kShift = 0;
-  static constexpr int64_t kBytes = 64, kScaleBytes = 8, kHeadBytes = 16;
+  static constexpr int64_t kBytes = 64;
   LLADA_INLINE void load(int64_t g, int8x16_t w[kRegisters]) const {
 #pragma GCC unroll 8
     for (int i = 0; i < kRegisters / 2; ++i) {
@@ -137,6 +138,20 @@ struct PackedSource<DType::Q4_K> : PackedAreas {
       w[i + 4] = vreinterpretq_s8_u8(vshrq_n_u8(both, 4));
     }
   }
+  static LLADA_INLINE void store(const int8x16_t tile[kRegisters], uint8_t* q) { store_nibbles(tile, q); }
+};
+
+template <>
+struct PackedSource<DType::Q4_1> : UnsignedNibbles {
+  static constexpr int64_t kScaleBytes = 16, kHeadBytes = 0;
+  LLADA_INLINE const __fp16* halves(int64_t g) const { return reinterpret_cast<const __fp16*>(scales) + g * 2 * kTile; }
+  LLADA_INLINE float32x4_t scale(int64_t g, int) const { return load4(halves(g)); }
+  LLADA_INLINE float32x4_t offset(int64_t g) const { return load4(halves(g) + kTile); }
+};
+
+template <>
+struct PackedSource<DType::Q4_K> : UnsignedNibbles {
+  static constexpr int64_t kScaleBytes = 8, kHeadBytes = 16;
   // which: 0 scales, 1 mins; both are below 64.
   LLADA_INLINE float32x4_t times_head(int64_t g, int64_t which) const {
     const auto* head = reinterpret_cast<const __fp16*>(heads) + g / 8 * 2 * kTile;
@@ -145,7 +160,6 @@ struct PackedSource<DType::Q4_K> : PackedAreas {
   }
   LLADA_INLINE float32x4_t scale(int64_t g, int) const { return times_head(g, 0); }
   LLADA_INLINE float32x4_t offset(int64_t g) const { return times_head(g, 1); }
-  static LLADA_INLINE void store(const int8x16_t tile[kRegisters], uint8_t* q) { store_nibbles(tile, q); }
 };
 
 template <>
@@ -193,6 +207,8 @@ int64_t packed_tile_bytes(DType type, int64_t k) {
   switch (type) {
     case DType::Q4_0:
       return tile_bytes<DType::Q4_0>(k);
+    case DType::Q4_1:
+      return tile_bytes<DType::Q4_1>(k);
     case DType::Q8_0:
       return tile_bytes<DType::Q8_0>(k);
     case DType::Q8_M:
@@ -234,6 +250,10 @@ void pack_scales(const std::byte* row, const ColumnGroup& column, int64_t g, int
     bytes[0] = static_cast<uint8_t>(stored.scales[g % 8 * 2]);
     bytes[kTile] = static_cast<uint8_t>(stored.scales[g % 8 * 2 + 1]);
     halves[0] = std::bit_cast<__fp16>(stored.d);
+  } else if constexpr (type == DType::Q4_1) {
+    auto* both = reinterpret_cast<__fp16*>(scales) + g * 2 * kTile + i;
+    both[0] = static_cast<__fp16>(column.scale[0]);
+    both[kTile] = static_cast<__fp16>(column.offset);
   } else if constexpr (type == DType::Q8_M) {
     auto* floats = reinterpret_cast<float*>(scales) + g * 2 * kTile + i;
     floats[0] = column.scale[0];
@@ -265,6 +285,7 @@ void pack_tiles(const TensorView& weight, int64_t n0, int64_t n1, std::byte* pac
 
 void pack_computed(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
   if (weight.type == DType::Q4_0) pack_tiles<DType::Q4_0>(weight, n0, n1, packed);
+  if (weight.type == DType::Q4_1) pack_tiles<DType::Q4_1>(weight, n0, n1, packed);
   if (weight.type == DType::Q8_0) pack_tiles<DType::Q8_0>(weight, n0, n1, packed);
   if (weight.type == DType::Q8_M) pack_tiles<DType::Q8_M>(weight, n0, n1, packed);
   if (weight.type == DType::Q4_K) pack_tiles<DType::Q4_K>(weight, n0, n1, packed);

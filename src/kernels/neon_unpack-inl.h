@@ -89,6 +89,17 @@ struct Unpack<DType::Q4_0> {
 };
 
 template <>
+struct Unpack<DType::Q4_1> {
+  static constexpr bool kSmall = true, kHalves = false, kOffset = true;
+  static LLADA_INLINE void group(const std::byte* row, int64_t g, ColumnGroup& out) {
+    const auto& stored = reinterpret_cast<const GroupQ4_1*>(row)[g];
+    out.q = nibbles(stored.q);
+    out.scale[0] = half_to_float(stored.d);
+    out.offset = half_to_float(stored.m);
+  }
+};
+
+template <>
 struct Unpack<DType::Q8_M> {
   static constexpr bool kSmall = false, kHalves = false, kOffset = true;
   static LLADA_INLINE void group(const std::byte* row, int64_t g, ColumnGroup& out) {

@@ -14,6 +14,8 @@ constexpr int64_t stored_group_bytes(DType type) {
       return sizeof(GroupQ8_0);
     case DType::Q4_0:
       return sizeof(GroupQ4_0);
+    case DType::Q4_1:
+      return sizeof(GroupQ4_1);
     case DType::Q8_M:
       return sizeof(GroupQ8_M);
     case DType::Q4_K:

@@ -10,6 +10,7 @@
 //
 // Weights per column tile and group:
 //   Q4_0         packed: 8 x 32 B (low nibbles X, high nibbles Y), 16 F16 scales
+//   Q4_1         packed: as Q4_0, and 16 F16 offsets
 //   Q8_0         packed: 8 x (X, Y), or with words (kWords) 16 x half as much with 2 k each; 16 F16 scales
 //   Q8_M         packed: as Q8_0, but with 16 float scales and 16 float offsets
 //   Q4_K         packed: nibbles as Q4_0, 16 scales, 16 mins, a byte each; before a block 16 F16 d and 16 F16 dmin
@@ -64,10 +65,13 @@ struct Q8_0Form : PackedForm {
   static constexpr int kCenter = kWideCenter;
   static constexpr bool kNibbles = false, kWide = true;
 };
-struct Q4_KForm : PackedForm {
-  static constexpr DType kType = DType::Q4_K;
+struct Q4_1Form : PackedForm {  // an offset holds the center, too
+  static constexpr DType kType = DType::Q4_1;
   static constexpr int kCenter = 0;
   static constexpr bool kOffset = true;
+};
+struct Q4_KForm : Q4_1Form {
+  static constexpr DType kType = DType::Q4_K;
 };
 struct Q6_KForm : PackedForm {
   static constexpr DType kType = DType::Q6_K;
@@ -134,7 +138,7 @@ inline __m256 weight_scale(const uint8_t* header, const uint8_t* w, int j) {
                          _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(eight_bytes(w + 256 + 8 * j))));
   if constexpr (Form::kType == DType::Q6_K) return halves_at(header + 16 * j);
   if constexpr (Form::kType == DType::Q8_M) return _mm256_loadu_ps(reinterpret_cast<const float*>(w + 512 + 32 * j));
-  return halves_at(w + form_bytes<Form>() - 32 + 16 * j);
+  return halves_at(w + (Form::kWide ? 512 : 256) + 16 * j);
 }
 
 // The factors of the sums of half a group before the halves are added: Q6_K's scales, which are whole numbers. The
@@ -151,6 +155,7 @@ inline __m256 weight_offset(const uint8_t* header, const uint8_t* w, int j) {
   if constexpr (Form::kType == DType::Q4_K)  // -dmin * min
     return _mm256_mul_ps(_mm256_xor_ps(halves_at(header + 32 + 16 * j), _mm256_set1_ps(-0.0f)),
                          _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(eight_bytes(w + 272 + 8 * j))));
+  if constexpr (Form::kType == DType::Q4_1) return halves_at(w + 288 + 16 * j);
   return _mm256_loadu_ps(reinterpret_cast<const float*>(w + 576 + 32 * j));
 }
 
@@ -346,6 +351,8 @@ inline void multiply_int8(const MatmulArgs& a) {
   switch (a.type) {
     case DType::Q4_0:
       return multiply_form<Q4_0Form>(a);
+    case DType::Q4_1:
+      return multiply_form<Q4_1Form>(a);
     case DType::Q8_0:
       return multiply_form<Q8_0Form>(a);
     case DType::Q4_K:

@@ -69,6 +69,7 @@ inline __m256i group_quants(const std::byte* row, int64_t g) {
   if constexpr (type == DType::Q8_0) return load_256(s + 2);
   if constexpr (type == DType::Q8_M) return load_256(s + 8);
   if constexpr (type == DType::Q4_0) return nibbles(s + 2);
+  if constexpr (type == DType::Q4_1) return nibbles(s + 4);
   if constexpr (type == DType::Q4_K) {
     const __m256i low = load_256(s + 16 + 32 * (j / 2));
     return _mm256_and_si256(j % 2 == 0 ? low : _mm256_srli_epi16(low, 4), bytes_of(15));
@@ -114,13 +115,24 @@ inline void load_columns(const Source& s, int64_t g, int first, __m256i (&v)[8])
 }
 
 constexpr bool packs(DType type) {
-  return type == DType::Q4_0 || type == DType::Q8_0 || type == DType::Q8_M || type == DType::Q4_K ||
-         type == DType::Q6_K;
+  return type == DType::Q4_0 || type == DType::Q4_1 || type == DType::Q8_0 || type == DType::Q8_M ||
+         type == DType::Q4_K || type == DType::Q6_K;
 }
 constexpr bool wide_type(DType type) { return type == DType::Q8_0 || type == DType::Q8_M; }
 // Bytes of a group, and of the header before eight of them.
 constexpr int64_t packed_group_bytes(DType type) {
-  return type == DType::Q8_0 ? 544 : type == DType::Q8_M ? 640 : type == DType::Q6_K ? 416 : 288;
+  switch (type) {
+    case DType::Q8_0:
+      return 544;
+    case DType::Q8_M:
+      return 640;
+    case DType::Q6_K:
+      return 416;
+    case DType::Q4_1:
+      return 320;
+    default:
+      return 288;
+  }
 }
 constexpr int64_t packed_header_bytes(DType type) { return type == DType::Q4_K ? 64 : type == DType::Q6_K ? 32 : 0; }
 // Bytes of the first `groups` of a column tile; a multiple of eight where the type has headers.
@@ -212,6 +224,7 @@ inline void pack_type(const TensorView& weight, int64_t n0, int64_t n1, int flip
           }
       } else {
         put_halves(g, 0);
+        if (type == DType::Q4_1) put_halves(g, 2);
       }
     }
   }
@@ -219,6 +232,7 @@ inline void pack_type(const TensorView& weight, int64_t n0, int64_t n1, int flip
 
 inline void pack_tiles(const TensorView& weight, int64_t n0, int64_t n1, int flip, bool words, std::byte* packed) {
   if (weight.type == DType::Q4_0) pack_type<DType::Q4_0>(weight, n0, n1, flip, words, packed);
+  if (weight.type == DType::Q4_1) pack_type<DType::Q4_1>(weight, n0, n1, flip, words, packed);
   if (weight.type == DType::Q8_0) pack_type<DType::Q8_0>(weight, n0, n1, flip, words, packed);
   if (weight.type == DType::Q8_M) pack_type<DType::Q8_M>(weight, n0, n1, flip, words, packed);
   if (weight.type == DType::Q4_K) pack_type<DType::Q4_K>(weight, n0, n1, flip, words, packed);

@@ -1,6 +1,6 @@
 // A type goes to the narrowest one that holds its integers, and the integers fill the eight bits where there are eight.
 // Kernels may round the sums of eight bits to multiples of 16: halves up, which is no bias as long as the sums have all
-// remainders. So integers are multiplied by odd numbers, or by 16.
+// remainders. So integers are multiplied by odd numbers.
 #include "tensor/computed.h"
 
 #include <algorithm>
@@ -53,7 +53,7 @@ GroupQ8_0 to_q8_0(const QuantGroup& g) {
 GroupQ8_M to_q8_m(DType type, const QuantGroup& g) {
   GroupQ8_M out{g.scale[0], g.offset[0], {}};
   if (type != DType::Q2_K) {
-    const int factor = type == DType::Q4_1 ? 16 : 7, centre = type == DType::Q4_1 ? 8 : 16;
+    constexpr int factor = 7, centre = 16;
     out.d /= static_cast<float>(factor);
     out.m += g.scale[0] * static_cast<float>(centre);  // without it sums of quants and of offsets would cancel
     for (int i = 0; i < 32; ++i) out.q[i] = static_cast<int8_t>((g.q[i] - centre) * factor);
@@ -134,7 +134,6 @@ DType computed_type(DType type) {
     case DType::MXFP4:
     case DType::NVFP4:
       return DType::Q8_0;
-    case DType::Q4_1:
     case DType::Q5_1:
     case DType::Q5_K:
     case DType::Q2_K:
@@ -166,7 +165,6 @@ double computed_error(DType type) {
     case DType::NVFP4:
     case DType::Q2_K:
       return 0.0065;
-    case DType::Q4_1:
     case DType::Q5_1:
     case DType::Q5_K:
       return 1e-6;

@@ -8,7 +8,8 @@
 
 namespace llada {
 
-// The type that a matrix of `type` is computed as: F32, F16, BF16, Q4_0, Q8_0, Q8_M, Q4_K and Q6_K as themselves.
+// The type that a matrix of `type` is computed as: F32, F16, BF16, Q4_0, Q4_1, Q8_0, Q8_M, Q4_K and Q6_K as
+// themselves.
 DType computed_type(DType type);
 
 // The largest difference that convert_row may make to a value, as a share of the largest magnitude in its 32.

@@ -25,7 +25,7 @@ TEST(Amx, ProductsHaveTheBitsOfThoseWithoutTiles) {
   if (avx512vnni_table() == nullptr || !__builtin_cpu_supports("gfni") || !__builtin_cpu_supports("avx512vbmi"))
     GTEST_SKIP() << "this processor has no AVX-512 VNNI with VBMI and GFNI";
   const KernelTable& plain = *avx512vnni_table();
-  for (const DType type : {DType::Q4_0, DType::Q8_0, DType::Q8_M, DType::Q4_K})
+  for (const DType type : {DType::Q4_0, DType::Q4_1, DType::Q8_0, DType::Q8_M, DType::Q4_K})
     for (const Fill fill : {Fill::random, Fill::wide, Fill::high, Fill::alternate})
       for (const auto& [n, k, rows] : {std::tuple{19, 96, 9}, {16, 2304, 27}, {80, 544, 24}, {48, 320, 140}}) {
         if (type == DType::Q4_K && k % 256 != 0) continue;

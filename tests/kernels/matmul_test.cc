@@ -86,12 +86,57 @@ TEST(Matmul, Extremes) {
       }
 }
 
+// Rows of the largest activations: all of one sign, signs that alternate by value and by group, and random ones.
+std::vector<float> mixed_signs(int64_t rows, int64_t k) {
+  Random random(34);
+  std::vector<float> x(static_cast<size_t>(rows * k));
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t i = 0; i < k; ++i) {
+      const bool negative = r % 5 == 1 || (r % 5 == 2 && i % 2 == 1) || (r % 5 == 3 && i / 32 % 2 == 1) ||
+                            (r % 5 == 4 && random.below(2) == 1);
+      x[static_cast<size_t>(r * k + i)] = negative ? -127.0f : 127.0f;
+    }
+  return x;
+}
+
 TEST(Matmul, ScalesOverFourDecadesZeroAndNegative) {
   for (const DType type : all_types())
     for (const int64_t rows : {1, 4, 33}) {
       const Problem p{type, 50, 1024, rows};
       expect_close(p, make_weights(type, p.n, p.k, Fill::wide, 8), exact_rows(rows, p.k, 9));
     }
+}
+
+// w = d q + m with offsets that have nothing to do with the scales, in groups of one size, or one or two of a block
+// many times the others. What a packed form makes of d and m must fit its integers, and moves the values of a group by
+// 2^-11 of the largest at most. Activations are such that nothing else is rounded but floats.
+TEST(Matmul, OffsetsAndScalesOfAnyRatio) {
+  for (const float ratio : {-100.0f, -15.0f, -8.0f, 0.0f, 1.0f, 40.0f, 1000.0f})  // m / d
+    for (const float outlier : {1.0f, 7.0f, 14.0f, 40.0f, 1000.0f})
+      for (const Fill fill : {Fill::random, Fill::low, Fill::high}) {
+        const Problem p{DType::Q4_1, 21, 512, 9};
+        const Bytes stored = make_weights(p.type, p.n, p.k, fill, 33);
+        auto* groups = reinterpret_cast<GroupQ4_1*>(stored.data());
+        for (int64_t g = 0; g < p.n * p.k / 32; ++g) {
+          const int64_t column = g * 32 / p.k, large = column % 8;
+          const bool is_large = g % 8 == large || (column % 3 == 0 && g % 8 == (large + 3) % 8);
+          const float d = (column % 2 == 0 ? 1 : -1) * (is_large ? outlier : 1.0f) / 128;
+          groups[g].d = float_to_f16(d), groups[g].m = float_to_f16(ratio * d);
+        }
+        const std::vector<float> x = mixed_signs(p.rows, p.k), want = multiply(*scalar_table(), p, stored.data(), x);
+        for (const KernelTable* table : available()) {
+          const std::vector<float> got = multiply(*table, p, Weights(*table, p.type, stored, p.n, p.k).data(), x);
+          for (size_t i = 0; i < got.size(); ++i) {
+            double limit = 0;
+            for (int64_t g = 0; g < p.k / 32; ++g) {
+              const GroupQ4_1& group = groups[static_cast<int64_t>(i) % p.n * (p.k / 32) + g];
+              const float d = f16_to_float(group.d), m = f16_to_float(group.m);
+              limit += 32 * 127 * (0x1p-11 + 64 * kEpsilon) * std::max(std::fabs(m), std::fabs(15 * d + m));
+            }
+            ASSERT_NEAR(got[i], want[i], limit) << name_of(*table, p) << " m / d " << ratio << ", outlier " << outlier;
+          }
+        }
+      }
 }
 
 // Only one group of each column meets non-zero inputs, so the others cannot hide a wrong scale.
@@ -191,7 +236,7 @@ TEST(Matmul, RowAloneEqualsRowInBatchBitForBit) {
 // More rows than a kernel takes at once, and rows longer than it takes at once for so many.
 TEST(Matmul, ManyLongRowsEqualTheSameRowsAlone) {
   for (const KernelTable* table : available())
-    for (const DType type : {DType::Q4_0, DType::Q8_0, DType::Q8_M, DType::Q4_K, DType::Q6_K}) {
+    for (const DType type : {DType::Q4_0, DType::Q4_1, DType::Q8_0, DType::Q8_M, DType::Q4_K, DType::Q6_K}) {
       if (table == scalar_table()) continue;  // nothing is shared between its rows, and it is slow
       const Problem p{type, 17, 7424, 137};
       const Bytes stored = make_weights(type, p.n, p.k, Fill::random, 27);
@@ -363,7 +408,7 @@ TEST(PickRows, GivesWhatQuantizingThePickedRowsGives) {
   const int64_t rows = 19, n = 32;
   const std::vector<std::vector<int32_t>> picks = {{18}, {0, 7, 8}, {3, 3, 16, 17, 18}, {1, 2, 4, 5, 6, 9, 10, 11, 12}};
   for (const KernelTable* table : available())
-    for (const DType type : {DType::Q4_0, DType::Q8_0, DType::Q4_K, DType::Q6_K, DType::Q5_0})
+    for (const DType type : {DType::Q4_0, DType::Q4_1, DType::Q8_0, DType::Q4_K, DType::Q6_K, DType::Q5_0})
       for (const int64_t k : {256, 768}) {
         std::vector<float> x = normal_rows(rows, k, 23);
         for (int64_t i = 0; i < k; ++i) x[static_cast<size_t>(3 * k + i)] = 0.9f;  // a steep row (kernels/avx512vnni.h)

@@ -67,7 +67,7 @@ TEST(Neon, AllTablesMultiplyToTheSameBits) {
 TEST(Neon, PackedAndStoredWeightsGiveTheSameBits) {
   SKIP_WITHOUT_ARM();
   for (const KernelTable* table : arm_tables())
-    for (const DType type : {DType::Q4_0, DType::Q8_0, DType::Q8_M, DType::Q4_K, DType::Q6_K}) {
+    for (const DType type : {DType::Q4_0, DType::Q4_1, DType::Q8_0, DType::Q8_M, DType::Q4_K, DType::Q6_K}) {
       const Problem many{type, 40, 512, 9}, few{type, 3, 512, 9};
       ASSERT_GT(table->packed_bytes(type, many.n, many.k), 0);
       ASSERT_EQ(table->packed_bytes(type, few.n, few.k), 0);
