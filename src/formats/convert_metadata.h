@@ -8,6 +8,6 @@ namespace llada {
 
 // general.*, <arch>.*, diffusion.* and tokenizer.* for a file whose matrices are of `type`. tokenizer may be
 // null.
-Status add_metadata(GgufWriter& out, const ModelConfig& config, const TokenizerSpec* tokenizer, DType type);
+Status add_metadata(GgufWriter& out, const ModelConfig& config, const TokenizerSpec* tokenizer, uint32_t file_type);
 
 }  // namespace llada
