@@ -33,7 +33,9 @@ Work setup_imatrix(CLI::App& app) {
   app.add_option("--length", o->request.length, "tokens of a canvas (512)")->type_name("N");
   app.add_option("--canvases", o->request.canvases, "at most so many (0: the whole text)")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber, "");
+  app.add_option("--mask-rate", o->request.mask_rate, "of every canvas (another for each, uniform over 0 to 1)")
+      ->type_name("R");
   app.add_option("--seed", o->request.seed, "of the masks (0)")->type_name("N");
   app.add_flag("--json", o->json, "one JSON object on stdout");
   app.footer(

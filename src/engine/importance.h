@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,9 +17,10 @@ class Model;
 struct ImportanceRequest {
   std::string text, text_name;  // the name stands in the file
   std::string out_path;
-  int64_t length = 512;  // tokens of a canvas, 1 or more; the last one may be shorter
-  int64_t canvases = 0;  // at most so many; 0: all
-  uint64_t seed = 0;     // of the masks
+  int64_t length = 512;                  // tokens of a canvas, 1 or more; the last one may be shorter
+  int64_t canvases = 0;                  // at most so many; 0: all
+  std::optional<double> mask_rate = {};  // 0 to 1, of every canvas; absent: another for each, uniform
+  uint64_t seed = 0;                     // of the masks
 };
 struct ImportanceReport {
   int64_t matrices = 0, canvases = 0, rows = 0, masked = 0;

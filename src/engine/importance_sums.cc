@@ -26,8 +26,10 @@ bool is_multiplied(const Op& op) { return op.kind == OpKind::matmul || op.kind =
 
 }  // namespace
 
-std::vector<int32_t> masked_at_random(std::span<const int32_t> tokens, int32_t mask, uint64_t seed, uint64_t number) {
-  const double rate = uniform(seed, number, 0, kPositionDraw);
+double mask_rate(uint64_t seed, uint64_t number) { return uniform(seed, number, 0, kPositionDraw); }
+
+std::vector<int32_t> masked_at_random(std::span<const int32_t> tokens, int32_t mask, double rate, uint64_t seed,
+                                      uint64_t number) {
   std::vector<int32_t> canvas(tokens.begin(), tokens.end());
   for (size_t i = 0; i < canvas.size(); ++i)
     if (uniform(seed, number, i + 1, kPositionDraw) < rate) canvas[i] = mask;

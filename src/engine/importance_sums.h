@@ -44,7 +44,10 @@ class Importance {
   std::vector<Sums> sums_;  // by weight
 };
 
-// The tokens with some of them replaced by `mask`: those whose draw is below the canvas's rate.
-std::vector<int32_t> masked_at_random(std::span<const int32_t> tokens, int32_t mask, uint64_t seed, uint64_t number);
+// The rate of a canvas, uniform over (0, 1).
+double mask_rate(uint64_t seed, uint64_t number);
+// The tokens with those replaced by `mask` whose draw is below the rate.
+std::vector<int32_t> masked_at_random(std::span<const int32_t> tokens, int32_t mask, double rate, uint64_t seed,
+                                      uint64_t number);
 
 }  // namespace llada
