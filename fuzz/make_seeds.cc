@@ -51,11 +51,10 @@ int main(int argc, char** argv) {
   const auto u64 = [](uint64_t v) { return std::string(reinterpret_cast<const char*>(&v), 8); };
   const auto u32 = [](uint32_t v) { return std::string(reinterpret_cast<const char*>(&v), 4); };
   const std::string value(4, '\x3f');  // a float
-  write("gguf/imatrix-dat",
-        "i" + u32(1) + u32(1) + "a" + u32(2) + u32(2) + value + value + u32(3) + u32(1) + "t");
-  write("gguf/imatrix", "iGGUF" + u32(3) + u64(2) + u64(0) +                                           //
-                            u64(9) + "a.in_sum2" + u32(1) + u64(8) + u32(0) + u64(0) +                 //
-                            u64(8) + "a.counts" + u32(1) + u64(8) + u32(0) + u64(32) + std::string(15, '\0') +
+  write("gguf/imatrix-dat", "i" + u32(1) + u32(1) + "a" + u32(2) + u32(2) + value + value + u32(3) + u32(1) + "t");
+  write("gguf/imatrix", "iGGUF" + u32(3) + u64(2) + u64(0) +                            //
+                            u64(9) + "a.in_sum2" + u32(1) + u64(8) + u32(0) + u64(0) +  //
+                            u64(8) + "a.counts" + u32(1) + u64(8) + u32(0) + u64(32) + std::string(23, '\0') +
                             std::string(64, '\x3f'));
   for (int i = 0; i < kFileTypeCount; ++i) {  // a tensor of each type
     const auto type = static_cast<DType>(i);

@@ -1,5 +1,5 @@
-// An importance matrix of a model (formats/imatrix.h), measured as it denoises a text (importance_sums.h), as a file for
-// convert_model() and for llama.cpp's quantizer.
+// An importance matrix of a model (formats/imatrix.h), measured as it denoises a text (importance_sums.h), as a file
+// for convert_model() and for llama.cpp's quantizer.
 #pragma once
 #include <cstdint>
 #include <functional>

@@ -12,9 +12,9 @@ namespace llada {
 // src: row_bytes(type, n) bytes, any type. dst: n floats. n is a multiple of the group.
 void dequantize_row(DType type, const std::byte* src, float* dst, int64_t n);
 
-// src: n floats. dst: row_bytes(type, n) bytes. can_quantize(type) must hold. weights: n numbers >= 0, how much an error
-// at each place counts (mean squares of a matrix's inputs); null where nothing is known. Float types and Q8_0 have no
-// use for them.
+// src: n floats. dst: row_bytes(type, n) bytes. can_quantize(type) must hold. weights: n numbers >= 0, how much an
+// error at each place counts (mean squares of a matrix's inputs); null where nothing is known. Float types and Q8_0
+// have no use for them.
 bool can_quantize(DType type);
 void quantize_row(DType type, const float* src, std::byte* dst, int64_t n, const float* weights = nullptr);
 

@@ -44,7 +44,7 @@ std::string refusal(const std::string& bytes) {
 }
 
 TEST(Imatrix, TheOlderFormIsDividedByItsCalls) {
-  const auto matrix = must(
+  const auto parse = must(
       parsed(Dat().number(2).entry("blk.0.b", 4, {8, 2}).entry("blk.0.a", 0, {3}).number(7).text("wiki.txt").bytes));
   const Imatrix& matrix = *parse;
   ASSERT_EQ(matrix.entries().size(), 2u);
