@@ -48,7 +48,7 @@ struct Job {
 
 TypeMix mix_of(const ConvertOptions& options) {
   if (options.mix != nullptr) return *options.mix;
-  return {traits(options.type).name, options.type, plain_mix(options.type).file_type, MixRule::none};
+  return {traits(options.type).name, options.type, file_type(options.type), MixRule::none};
 }
 
 class Converter {

@@ -194,7 +194,13 @@ std::vector<std::string> llama_cpp_notes(const ModelConfig& c, const TokenizerSp
   return notes;
 }
 
-Status add_metadata(GgufWriter& out, const ModelConfig& config, const TokenizerSpec* tokenizer, uint32_t file_type) {
+uint32_t file_type(DType type) {
+  constexpr std::array<uint32_t, kFileTypeCount> numbers = {0,  1,  32, 7,  2,  3,  8,  9,  15, 17, 18, 10, 12,
+                                                            25, 30, 19, 20, 28, 23, 26, 24, 31, 36, 37, 38, 39};
+  return numbers[static_cast<size_t>(type)];
+}
+
+Status add_metadata(GgufWriter& out, const ModelConfig& config, const TokenizerSpec* tokenizer, uint32_t type_number) {
   out.add_string("general.architecture", config.family->name);
   out.add_string("general.type", "model");
   out.add_string("general.name", config.name);
@@ -205,7 +211,7 @@ Status add_metadata(GgufWriter& out, const ModelConfig& config, const TokenizerS
     out.add_string("tokenizer.ggml.model", "no_vocab");
     add_ids(out, config, {});
   }
-  out.add_u32("general.file_type", file_type);
+  out.add_u32("general.file_type", type_number);
   out.add_u32("general.quantization_version", kQuantizationVersion);
   out.add_u32("general.alignment", kAlignment);
   return {};

@@ -4,8 +4,6 @@
 #include <cctype>
 #include <charconv>
 
-#include "base/check.h"
-
 namespace llada {
 namespace {
 
@@ -66,12 +64,6 @@ const TypeMix* find_type_mix(std::string_view name) {
   const auto* mix =
       std::ranges::find_if(kMixes, [&](const TypeMix& m) { return std::ranges::equal(name, m.name, same); });
   return mix == std::end(kMixes) ? nullptr : mix;
-}
-
-const TypeMix& plain_mix(DType type) {
-  const auto* mix = std::ranges::find_if(kMixes, [&](const TypeMix& m) { return m.type == type; });
-  LLADA_CHECK(mix != std::end(kMixes));
-  return *mix;
 }
 
 std::string type_mix_names(std::string_view between, std::string_view before_last) {

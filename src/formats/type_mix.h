@@ -25,7 +25,6 @@ struct TypeMix {
 
 std::span<const TypeMix> type_mixes();
 const TypeMix* find_type_mix(std::string_view name);  // case-insensitive; null: none
-const TypeMix& plain_mix(DType type);                 // of a type that can be written
 std::string type_mix_names(std::string_view between, std::string_view before_last);
 
 // The types of one file's matrices, asked for in the order of the layers.

@@ -51,6 +51,16 @@ std::vector<float> permuted(const std::vector<float>& rows, int64_t columns, int
   return out;
 }
 
+// The values of a tensor, whose experts are tensors of their own among `parts`.
+std::vector<float> values_of(const std::vector<FakeTensor>& parts, const std::string& name, const Shape& shape) {
+  std::vector<float> values;
+  const std::string stem = name.substr(0, name.rfind('.'));
+  for (const FakeTensor& part : parts)
+    if (part.name == name || (shape.rank == 3 && part.name.starts_with(stem + ".")))
+      values.insert(values.end(), part.values.begin(), part.values.end());
+  return values;
+}
+
 class ConvertTypes : public testing::TestWithParam<DType> {};
 
 TEST_P(ConvertTypes, EveryMatrixIsQuantizedRowByRow) {
@@ -69,12 +79,7 @@ TEST_P(ConvertTypes, EveryMatrixIsQuantizedRowByRow) {
     ASSERT_EQ(written.tensors().size(), expected.size());
     for (const ModelTensor& tensor : written.tensors()) {
       SCOPED_TRACE(tensor.name);
-      std::vector<float> source;
-      for (const FakeTensor& part : parts) {
-        const std::string stem = tensor.name.substr(0, tensor.name.rfind('.'));
-        if (part.name == tensor.name || (tensor.view.shape.rank == 3 && part.name.starts_with(stem + ".")))
-          source.insert(source.end(), part.values.begin(), part.values.end());
-      }
+      std::vector<float> source = values_of(parts, tensor.name, tensor.view.shape);
       const bool qk =
           tensor.name.find("attn_q.") != std::string::npos || tensor.name.find("attn_k.") != std::string::npos;
       if (family == &kLladaFamily && qk) source = permuted(source, 64, 16);
@@ -141,7 +146,7 @@ TEST(Convert, MixesAndImportanceReachEveryRow) {
       if (!traits(view.type).quantized) continue;
       SCOPED_TRACE(tensor.name);
       types.insert(traits(view.type).name);
-      std::vector<float> source = tensor.values;
+      std::vector<float> source = values_of(fake_tensors(config, true), tensor.name, tensor.shape);
       const int64_t n = view.shape.columns();
       if (family == &kLladaFamily &&
           (tensor.name.find("attn_q.") != std::string::npos || tensor.name.find("attn_k.") != std::string::npos))

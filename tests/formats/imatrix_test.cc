@@ -78,8 +78,8 @@ TEST(Imatrix, DamagedFilesOfTheOlderFormAreRefused) {
   EXPECT_THAT(refusal(Dat().number(0).bytes), HasSubstr("the number of entries is 0, 1 to 0 needed"));
   EXPECT_THAT(refusal(Dat().number(0x7fffffff).entry("a", 1, {1}).bytes),
               HasSubstr("the number of entries is 2147483647, 1 to 1 needed"));
-  EXPECT_THAT(refusal(Dat().number(1).number(-5).number(1).number(1).number(1).bytes),
-              HasSubstr("the name's length of entry 0 is -5, 1 to 12 needed"));
+  EXPECT_THAT(refusal(Dat().number(1).number(-5).number(1).number(1).number(1).number(1).bytes),
+              HasSubstr("the name's length of entry 0 is -5, 1 to 16 needed"));
   EXPECT_THAT(refusal(Dat().number(1).text("a").number(1).number(1 << 30).number(1).bytes),
               HasSubstr("the number of values of a is 1073741824, 1 to 1 needed"));
   EXPECT_THAT(refusal(Dat().number(1).entry("a", 1, {1}).number(1).text("t").bytes + "rest"),
