@@ -13,6 +13,15 @@
 #include "json/parse.h"
 
 namespace llada::cli {
+namespace {
+
+// Before minutes of work.
+Status check_writable(const std::string& path) {
+  LLADA_TRY([[maybe_unused]] const auto file, AtomicFile::create(path));
+  return {};
+}
+
+}  // namespace
 
 Work setup_imatrix(CLI::App& app) {
   struct Options {
@@ -26,14 +35,13 @@ Work setup_imatrix(CLI::App& app) {
       ->type_name("FILE")
       ->required()
       ->check(refuse_empty_path, "");
-  app.add_option("-o,--out", o->request.out_path, "the GGUF file to write")
+  only_file(app.add_option("-o,--out", o->request.out_path, "the GGUF file to write"))
       ->type_name("FILE")
       ->required()
       ->check(refuse_empty_path, "");
-  app.add_option("--length", o->request.length, "tokens of a canvas (512)")->type_name("N");
-  app.add_option("--canvases", o->request.canvases, "at most so many (0: the whole text)")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber, "");
+  add_integer_option(app, "--length", o->request.length, 2, int64_t{1} << 16, "tokens of a canvas (512)");
+  add_integer_option(app, "--canvases", o->request.canvases, 0, int64_t{1} << 40,
+                     "at most so many (0: the whole text)");
   app.add_option("--mask-rate", o->request.mask_rate, "of every canvas (another for each, uniform over 0 to 1)")
       ->type_name("R");
   app.add_option("--seed", o->request.seed, "of the masks (0)")->type_name("N");
@@ -43,6 +51,7 @@ Work setup_imatrix(CLI::App& app) {
       "  llada imatrix -m llada-8b-f16.gguf --texts wiki.txt -o importance.gguf\n"
       "  llada convert llada-8b-f16.gguf llada-8b-q4_k_m.gguf --type q4_k_m --imatrix importance.gguf");
   return [o]() -> Result<int> {
+    LLADA_TRY_STATUS(check_writable(o->request.out_path));
     LLADA_TRY(o->request.text, read_any_file(o->request.text_name));
     LLADA_TRY(const auto model, open_model(o->model));
     const InterruptGuard guard;
