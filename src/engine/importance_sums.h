@@ -1,7 +1,7 @@
-// How large the inputs of each matrix are when the model denoises: sums of squares, column by column, over all rows of
-// canvases in which tokens are masked at random, as in training. A canvas is one forward, and its rate of masks is
-// uniform over (0, 1); both are functions of a seed and the canvas's number. Of a mixture each expert has the rows that
-// the router sends to it. The sums are doubles in the order of the rows, so they depend on no number of threads.
+// How large the inputs of each matrix are when the model denoises: sums of squares, column by column. They run over all
+// rows of canvases in which tokens are masked at random, as in training. A canvas is one forward, and its rate of masks
+// is uniform over (0, 1); both are functions of a seed and the canvas's number. Each expert of a mixture has the rows
+// that the router sends to it. The sums are doubles in the order of the rows, so they depend on no number of threads.
 //
 // Not done: models whose canvases hold random tokens instead of masks (DiffusionGemma), and those that read decided
 // tokens before the masks (WeDLM).

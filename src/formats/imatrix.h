@@ -1,5 +1,5 @@
-// An importance matrix: for each matrix of a model, how large its inputs are, column by column, as the mean of their
-// squares over many rows; of a stack of experts for each expert. Quantizers weigh errors by it. Read in both of
+// An importance matrix: for each matrix of a model, how large its inputs are, column by column. It has the means of their
+// squares over many rows, for each expert of a stack. Quantizers weigh errors by it. Read in both of
 // llama.cpp's forms: GGUF (tensors NAME.in_sum2 and NAME.counts) and its older binary ".dat". Written as GGUF, so that
 // llama.cpp's quantizer reads it.
 #pragma once

@@ -17,8 +17,8 @@ inline constexpr float kNoScale = 1e-15f;  // of groups whose largest magnitude 
 // The value of largest magnitude with its sign; of equal ones the first.
 float signed_extreme(const float* x, int n);
 
-// The scale s for which the sum of weight * (x - s * q)^2 is least over the rounded x / s of a few s; q in
-// [-half, half - 1], stored as q + half. weights: null for x^2.
+// The scale s for which the sum of weight * (x - s * q)^2 is least, over the rounded x / s of a few s. q is in
+// [-half, half - 1], and stored as q + half. weights: null for x^2.
 float fit_symmetric(const float* x, const float* weights, int n, int half, int8_t* q);
 
 // The same with weights x^2, from one s on, by moving one q at a time while that helps.
