@@ -1,7 +1,7 @@
-// An importance matrix: for each matrix of a model, how large its inputs are, column by column. It has the means of their
-// squares over many rows, for each expert of a stack. Quantizers weigh errors by it. Read in both of
-// llama.cpp's forms: GGUF (tensors NAME.in_sum2 and NAME.counts) and its older binary ".dat". Written as GGUF, so that
-// llama.cpp's quantizer reads it.
+// An importance matrix: for each matrix of a model, how large its inputs are, column by column. It has the means of
+// their squares over many rows, for each expert of a stack. Quantizers weigh errors by it. Read in both of llama.cpp's
+// forms: GGUF (tensors NAME.in_sum2 and NAME.counts) and its older binary ".dat". Written as GGUF, so that llama.cpp's
+// quantizer reads it.
 #pragma once
 #include <cstddef>
 #include <cstdint>
