@@ -1,5 +1,5 @@
-// GGUF bytes through the parser and both readers. Behind the letter p: a model in two parts, the first's length in
-// 4 bytes before them. Seeds: fuzz_seeds.
+// GGUF bytes through the parser and its readers. Behind the letter p: a model in two parts, the first's length in
+// 4 bytes before them; behind i: an importance matrix in either form. Seeds: fuzz_seeds.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,6 +10,7 @@
 #include "formats/gguf.h"
 #include "formats/gguf_model.h"
 #include "formats/gguf_parts.h"
+#include "formats/imatrix.h"
 
 using namespace llada;
 
@@ -43,6 +44,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::span<const std::byte> bytes(reinterpret_cast<const std::byte*>(data), size);
   if (size > 0 && data[0] == 'p') {
     read_parts(bytes.subspan(1));
+    return 0;
+  }
+  if (size > 0 && data[0] == 'i') {
+    const auto matrix = Imatrix::parse(bytes.subspan(1), "fuzz");
+    if (!matrix) return 0;
+    for (const Imatrix::Entry& entry : matrix->entries())
+      if (matrix->find(entry.name) != &entry || entry.weights.empty()) std::abort();
     return 0;
   }
   const auto file = GgufFile::parse(bytes, "fuzz");

@@ -43,16 +43,22 @@ int main(int argc, char** argv) {
   for (const RoundedForm& form : rounded_forms()) {
     ModelConfig config = tiny_config(&kLladaFamily);
     config.layers = 1;
-    const RoundedFolder folder = rounded_folder(config, form);
-    const std::string length = {static_cast<char>(folder.config.size() & 255),
-                                static_cast<char>(folder.config.size() >> 8)};
-    write("safetensors/rounded-" + form.name, "m" + length + folder.config + folder.weights);
+    const RoundedFolder rounded = rounded_folder(config, form);
+    const std::string length = {static_cast<char>(rounded.config.size() & 255),
+                                static_cast<char>(rounded.config.size() >> 8)};
+    write("safetensors/rounded-" + form.name, "m" + length + rounded.config + rounded.weights);
   }
+  const auto u64 = [](uint64_t v) { return std::string(reinterpret_cast<const char*>(&v), 8); };
+  const auto u32 = [](uint32_t v) { return std::string(reinterpret_cast<const char*>(&v), 4); };
+  const std::string value(4, '\x3f');  // a float
+  write("gguf/imatrix-dat", "i" + u32(1) + u32(1) + "a" + u32(2) + u32(2) + value + value + u32(3) + u32(1) + "t");
+  write("gguf/imatrix", "iGGUF" + u32(3) + u64(2) + u64(0) +                            //
+                            u64(9) + "a.in_sum2" + u32(1) + u64(8) + u32(0) + u64(0) +  //
+                            u64(8) + "a.counts" + u32(1) + u64(8) + u32(0) + u64(32) + std::string(23, '\0') +
+                            std::string(64, '\x3f'));
   for (int i = 0; i < kFileTypeCount; ++i) {  // a tensor of each type
     const auto type = static_cast<DType>(i);
     const std::string name(traits(type).name);
-    const auto u64 = [](uint64_t v) { return std::string(reinterpret_cast<const char*>(&v), 8); };
-    const auto u32 = [](uint32_t v) { return std::string(reinterpret_cast<const char*>(&v), 4); };
     std::string bytes =
         "GGUF" + u32(3) + u64(1) + u64(0) + u64(1) + "t" + u32(1) + u64(256) + u32(ggml_from_dtype(type)) + u64(0);
     bytes.resize((bytes.size() + 31) / 32 * 32);

@@ -2,7 +2,14 @@
 """Writes tests/data/quantize.txt: rows quantized and groups dequantized by llama.cpp's own Python library.
 
 Needs the packages gguf and numpy. One line each: operation, type, input bytes, output bytes (hexadecimal, little-endian).
+
+With the path of a libggml-base that is built without fused multiply-adds (as a build for any x86-64 is), it writes
+tests/data/quantize_blocks.txt, too: rows, their weights, and the bytes that ggml_quantize_chunk makes of them with and
+without these.
+
+    tools/make_quantize_fixture.py tests/data/quantize.txt FOLDER/libggml-base.so tests/data/quantize_blocks.txt
 """
+import ctypes
 import sys
 
 import gguf
@@ -10,6 +17,45 @@ import numpy as np
 from gguf import quants
 
 TYPES = gguf.GGMLQuantizationType
+
+
+SEARCHED = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "Q4_0", "Q4_1", "Q5_0", "Q5_1", "Q8_0")
+
+
+def block_rows(rng):
+    """Rows of one or two blocks, each with weights: usual ones, and those that a search stumbles over."""
+    usual = lambda n=256: rng.standard_normal(n)
+    spread = lambda n=256: rng.lognormal(0, 2, n)
+    yield "normal", usual(512) * 0.02, spread(512)
+    yield "cubed", usual(512) ** 3, spread(512)
+    yield "zeros", np.zeros(256), spread()
+    yield "constant", np.full(256, 0.37), spread()
+    yield "negative", -np.abs(usual()), spread()
+    yield "outlier", np.where(np.arange(256) == 100, -3000.0, usual()), spread()
+    yield "denormal", usual() * 1e-41, spread()
+    yield "tiny", usual() * 1e-16, spread()
+    yield "some zeros", np.where(np.arange(256) // 16 % 3 == 1, 0, usual()), np.where(np.arange(256) % 5 == 0, 0, spread())
+    yield "large", usual() * 1e4, np.full(256, 1e-30)
+    yield "halves", rng.integers(-31, 32, 256) / 2, np.zeros(256)
+    yield "two values", np.where(rng.integers(0, 2, 256) == 1, 1.0, -1.0), np.ones(256)
+
+
+def blocks(library, path):
+    library = ctypes.CDLL(library)
+    chunk = library.ggml_quantize_chunk
+    chunk.restype = ctypes.c_size_t
+    chunk.argtypes = [ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p] + [ctypes.c_int64] * 3 + [ctypes.c_void_p]
+    with open(path, "w", encoding="ascii") as out:
+        for name, row, weights in block_rows(np.random.default_rng(20261130)):
+            row, weights = (np.ascontiguousarray(x, dtype=np.float32) for x in (row, weights))
+            out.write(f"row {name.replace(' ', '_')} {row.tobytes().hex()} {weights.tobytes().hex()}\n")
+            for kind in SEARCHED:
+                elements, size = gguf.GGML_QUANT_SIZES[TYPES[kind]]
+                for given in (None, weights.ctypes.data):
+                    packed = np.zeros(len(row) // elements * size, dtype=np.uint8)
+                    if chunk(TYPES[kind], row.ctypes.data, packed.ctypes.data, 0, 1, len(row), given) != len(packed):
+                        raise RuntimeError(f"{kind}: another size")
+                    out.write(f"{'plain' if given is None else 'weighted'} {kind} {packed.tobytes().hex()} -\n")
 
 
 def main(path):
@@ -53,3 +99,4 @@ def main(path):
 
 if __name__ == "__main__":
     main(sys.argv[1] if len(sys.argv) > 1 else "tests/data/quantize.txt")
+    if len(sys.argv) > 3: blocks(sys.argv[2], sys.argv[3])

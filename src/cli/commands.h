@@ -32,6 +32,7 @@ Work setup_pull(CLI::App& app);
 Work setup_pack(CLI::App& app);
 Work setup_inspect(CLI::App& app);
 Work setup_convert(CLI::App& app);
+Work setup_imatrix(CLI::App& app);
 Work setup_devices(CLI::App& app);
 Work setup_doctor(CLI::App& app);
 

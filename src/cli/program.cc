@@ -38,6 +38,7 @@ constexpr Command kCommands[] = {
     {"pack", "keep packed weights on disk, for quick starts", setup_pack},
     {"inspect", "describe a model file", setup_inspect},
     {"convert", "write a model as a GGUF file", setup_convert},
+    {"imatrix", "measure which columns of a model count", setup_imatrix},
     {"devices", "list where models can run", setup_devices},
     {"doctor", "check this machine and its devices", setup_doctor},
 };

@@ -115,6 +115,9 @@ class ExpertHost {
   // A value of the program whose runs are under way: rows x columns. It is read after the run that wrote it and before
   // later ones reuse its memory. Empty where the device cannot show it.
   virtual std::span<const float> peek(const Program& program, ValueId id) const = 0;
+  // After a run that ended with an op of experts: the rows that the down matrix of one of them was multiplied by. They
+  // are in the order of the step's rows. Empty where no row chose it, or where the device cannot show them.
+  virtual std::span<const float> peek_hidden(const Program&, int /*expert*/) const { return {}; }
   virtual ExpertLink expert_link() { return {}; }
   // Begins another run of steps, and returns its number. No expert is resident then, and ExpertBooks of earlier runs
   // are void.

@@ -3,11 +3,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "engine/folder_check.h"
 #include "engine/model.h"
 #include "formats/convert.h"
-#include "tensor/quantize.h"
+#include "formats/imatrix.h"
+#include "formats/type_mix.h"
 
 namespace llada {
 namespace {
@@ -24,14 +26,22 @@ std::vector<std::string> quantized_types(const ModelFile& file) {
 
 }  // namespace
 
-Status check_conversion_type(std::string_view type) {
-  if (const auto dtype = dtype_from_name(type); dtype && can_quantize(*dtype)) return {};
-  return invalid("type: found '{}', needed one of f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1", type);
+std::string conversion_types(std::string_view between, std::string_view before_last) {
+  return type_mix_names(between, before_last);
 }
 
-Result<ConvertReport> convert_model(const std::string& path, const std::string& out_path, std::string_view type,
-                                    const ConvertProgress& progress) {
+Status check_conversion_type(std::string_view type) {
+  if (find_type_mix(type) != nullptr) return {};
+  return invalid("type: found '{}', needed one of {}", type, type_mix_names(", ", ", "));
+}
+
+Result<ConvertReport> convert_model(const ConvertRequest& request, const ConvertProgress& progress) {
+  const auto& [path, out_path, type, weights] = request;
   LLADA_TRY_STATUS(check_conversion_type(type));
+  std::optional<Imatrix> imatrix;
+  if (!weights.empty()) {
+    LLADA_TRY(imatrix, Imatrix::open(weights));
+  }
   LLADA_TRY(const auto file, ModelFile::open(path));
   LLADA_TRY(const auto spec, load_tokenizer_spec(file));
   if (spec) {  // a file that nobody could open is not written, which may take long and replace a file
@@ -46,12 +56,15 @@ Result<ConvertReport> convert_model(const std::string& path, const std::string& 
     return invalid("{}: cannot be kept in a GGUF file: {}", path,
                    why.starts_with(written) ? out_path + why.substr(written.size()) : why);
   };
-  LLADA_TRY_STATUS(convert_to_gguf(file, spec ? &*spec : nullptr, out_path,
-                                   {.type = *dtype_from_name(type), .progress = progress, .check = check}));
+  const TypeMix* mix = find_type_mix(type);
+  LLADA_TRY(
+      std::vector<std::string> notes,
+      convert_to_gguf(file, spec ? &*spec : nullptr, out_path,
+                      {.mix = mix, .imatrix = imatrix ? &*imatrix : nullptr, .progress = progress, .check = check}));
   auto written = inspect_model(out_path);
   if (!written) return failed("the written file does not open: {}", written.error().message);
-  std::vector<std::string> notes;
-  if (const auto from = quantized_types(file); !from.empty() && from != std::vector<std::string>{std::string(type)})
+  if (const auto from = quantized_types(file);
+      !from.empty() && from != std::vector<std::string>{std::string(traits(mix->type).name)})
     notes.push_back(
         fmt::format("{} holds weights in {}, which are rounded already; converting the original gives better "
                     "ones",

@@ -20,12 +20,18 @@ struct ConvertReport {
 // The present work (a tensor's name or a remark) and the share of the bytes written so far, 0 to 1.
 using ConvertProgress = std::function<void(double fraction, std::string_view what)>;
 
-// Whether a model can be converted to a type of this name.
+// A mix of types (formats/type_mix.h): "q4_k_m". Says in an error which there are.
 Status check_conversion_type(std::string_view type);
+std::string conversion_types(std::string_view between, std::string_view before_last);
 
-// type: "f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0" or "q5_1". The output appears whole or not at
-// all, and an existing file there is replaced only at the end. The written file is opened once as a check.
-Result<ConvertReport> convert_model(const std::string& path, const std::string& out_path, std::string_view type,
-                                    const ConvertProgress& progress);
+struct ConvertRequest {
+  std::string path, out_path;
+  std::string type;     // of check_conversion_type()
+  std::string imatrix;  // a file; empty: none
+};
+
+// The output appears whole or not at all, and an existing file there is replaced only at the end. The written file is
+// opened once as a check.
+Result<ConvertReport> convert_model(const ConvertRequest& request, const ConvertProgress& progress);
 
 }  // namespace llada

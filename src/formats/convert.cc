@@ -2,16 +2,22 @@
 
 #include <sys/stat.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <utility>
 #include <vector>
 
+#include "base/threads.h"
 #include "formats/convert_metadata.h"
 #include "formats/diffusion_gemma_files.h"
 #include "formats/expectations.h"
 #include "formats/family.h"
 #include "formats/gguf_writer.h"
+#include "formats/imatrix.h"
+#include "formats/printable.h"
+#include "formats/type_mix.h"
 #include "tensor/quantize.h"
 
 namespace llada {
@@ -25,6 +31,8 @@ constexpr double largest(DType type) {
 }
 
 constexpr int64_t kProgressBytes = int64_t{64} << 20;
+constexpr int64_t kPieceBytes = int64_t{8} << 20;  // of converted rows, which are in memory together
+constexpr int64_t kTaskValues = int64_t{1} << 15;  // that a thread converts at a time, about
 
 // One tensor of the output: the same-shaped source tensors that follow each other in it (several for stacked
 // experts).
@@ -34,20 +42,30 @@ struct Job {
   Shape shape;
   std::vector<TensorView> sources;
   bool permute = false;
-  std::vector<float> made = {};  // a vector that the source says in another way; then there are no sources
+  std::vector<float> made = {};       // a vector that the source says in another way; then there are no sources
+  const float* importance = nullptr;  // columns for each expert; null: none
 };
+
+TypeMix mix_of(const ConvertOptions& options) {
+  if (options.mix != nullptr) return *options.mix;
+  return {traits(options.type).name, options.type, file_type(options.type), MixRule::none};
+}
 
 class Converter {
  public:
   Converter(const ModelFile& model, const std::string& out_path, const ConvertOptions& options)
-      : model_(model), config_(model.config()), out_path_(out_path), options_(options) {}
+      : model_(model),
+        config_(model.config()),
+        out_path_(out_path),
+        options_(options),
+        mix_(mix_of(options)),
+        pool_(options.threads),
+        values_(static_cast<size_t>(pool_.size())) {}
 
-  Status run(const TokenizerSpec* tokenizer) {
-    if (!can_quantize(options_.type))
-      return invalid("{}: converting to {} is not supported", out_path_, traits(options_.type).name);
+  Result<std::vector<std::string>> run(const TokenizerSpec* tokenizer) {
     LLADA_TRY_STATUS(refuse_inputs());
     if (tokenizer == nullptr && model_.tokenizer()) tokenizer = &*model_.tokenizer();
-    LLADA_TRY_STATUS(add_metadata(writer_, config_, tokenizer, options_.type));
+    LLADA_TRY_STATUS(add_metadata(writer_, config_, tokenizer, mix_.file_type));
     if (tokenizer == nullptr) report("no tokenizer: the file will take token ids only");
     LLADA_TRY_STATUS(plan());
     LLADA_TRY_STATUS(check_free_space(out_path_, static_cast<uint64_t>(writer_.data_bytes())));
@@ -55,7 +73,7 @@ class Converter {
         out_path_, [this](size_t index, AtomicFile& out) { return write(jobs_[index], out); }, options_.check,
         !jobs_.empty() && jobs_.front().name == kRopeFactors ? 1 : 0));
     report("done");
-    return {};
+    return std::move(notes_);
   }
 
  private:
@@ -102,23 +120,68 @@ class Converter {
       } else {
         return true;  // optional and absent; ModelFile has checked the required ones
       }
-      job.type = type_for(job);
       job.permute = config_.family->permuted_in_gguf && !adjacent &&
                     (job.name.find(".attn_q.") != std::string::npos || job.name.find(".attn_k.") != std::string::npos);
       // The reader of the file takes numbers from this one, so the check has to see it.
       jobs_.insert(job.name == kRopeFactors ? jobs_.begin() : jobs_.end(), std::move(job));
       return status.has_value();
     });
+    LLADA_TRY_STATUS(status);
+    choose_types();
+    LLADA_TRY_STATUS(find_importance());
     for (const Job& job : jobs_) writer_.add_tensor(job.name, job.type, job.shape);
-    return status;
+    return {};
   }
 
-  DType type_for(const Job& job) const {
-    if (job.shape.rank == 1 || job.name.ends_with("ffn_gate_inp.weight")) return DType::F32;
-    if (job.shape.columns() % traits(options_.type).elements == 0) return options_.type;
-    report(fmt::format("{}: rows of {} values do not fit {}, stored as f16", job.name, job.shape.columns(),
-                       traits(options_.type).name));
-    return DType::F16;
+  static bool is_matrix(const Job& job) { return job.shape.rank != 1 && !job.name.ends_with("ffn_gate_inp.weight"); }
+
+  void choose_types() {
+    const auto values =
+        std::ranges::count_if(jobs_, [](const Job& job) { return job.name.ends_with("attn_v.weight"); });
+    TypeChooser chooser(mix_, config_, values, options_.imatrix != nullptr);
+    int64_t matrices = 0;
+    for (Job& job : jobs_) {
+      if (!is_matrix(job)) continue;
+      ++matrices;
+      job.type = chooser.choose(job.name, job.shape);
+      if (mix_.rule == MixRule::none && job.type != mix_.type)
+        report(fmt::format("{}: rows of {} values do not fit {}, stored as f16", job.name, job.shape.columns(),
+                           traits(mix_.type).name));
+    }
+    if (chooser.fallbacks() > 0)
+      notes_.push_back(
+          fmt::format("{} of {} matrices have rows that {}'s groups of {} do not divide; they are in types "
+                      "with groups of 32, or f16",
+                      chooser.fallbacks(), matrices, mix_.name, traits(mix_.type).elements));
+  }
+
+  Status find_importance() {
+    if (options_.imatrix == nullptr) return {};
+    const Imatrix& given = *options_.imatrix;
+    int64_t found = 0, without = 0;
+    std::string_view first;  // without
+    for (Job& job : jobs_) {
+      if (!is_matrix(job) || !traits(job.type).quantized) continue;
+      const Imatrix::Entry* entry = given.find(job.name);
+      const int64_t needed = job.shape.columns() * job.shape.dims[2];
+      if (entry == nullptr) {
+        if (++without == 1) first = job.name;
+        continue;
+      }
+      if (std::ssize(entry->weights) != needed)
+        return invalid("{}: {} has {} values, {} needed for {}: another model's", given.path(), job.name,
+                       entry->weights.size(), needed, model_.path());
+      ++found;
+      job.importance = entry->weights.data();
+    }
+    if (found == 0 && without > 0)
+      return invalid("{}: has {} entries (first: {}), none of which is a matrix of {}: another model's", given.path(),
+                     given.entries().size(), printable(given.entries().empty() ? "" : given.entries()[0].name),
+                     model_.path());
+    if (without > 0)
+      notes_.push_back(fmt::format("{} has no entry for {} of {} matrices (first: {}); they are quantized without",
+                                   given.path(), without, found + without, first));
+    return {};
   }
 
   // Within each head, llama.cpp stores row j of the first half at 2j and row j of the second half at 2j + 1.
@@ -131,14 +194,11 @@ class Converter {
   Status write(const Job& job, AtomicFile& out) {
     report(job.name);
     if (!job.made.empty()) return put(out, job.made.data(), std::ssize(job.made) * 4);
+    int64_t first = 0;  // row of the tensor
     for (const TensorView& source : job.sources) {
-      LLADA_TRY_STATUS(model_.make(source));
-      if (job.shape.rank == 1) {
-        LLADA_TRY_STATUS(write_vector(job, source, out));
-      } else {
-        for (int64_t row = 0; row < source.shape.rows(); ++row)
-          LLADA_TRY_STATUS(write_row(job, source, source_row(job, row), out));
-      }
+      LLADA_TRY_STATUS(model_.make(source, &pool_));
+      LLADA_TRY_STATUS(job.shape.rank == 1 ? write_vector(job, source, out) : write_rows(job, source, first, out));
+      first += source.shape.rows();
       model_.drop_pages(source);
     }
     return {};
@@ -146,37 +206,63 @@ class Converter {
 
   Status write_vector(const Job& job, const TensorView& source, AtomicFile& out) {
     const int64_t n = source.shape.columns();
-    values_.resize(static_cast<size_t>(n));
-    dequantize_row(source.type, source.data, values_.data(), n);
+    std::vector<float> values(static_cast<size_t>(n));
+    dequantize_row(source.type, source.data, values.data(), n);
     if (job.permute) {
-      const std::vector<float> in_order = values_;
+      const std::vector<float> in_order = values;
       for (int64_t i = 0; i < n; ++i)
-        values_[static_cast<size_t>(i)] = in_order[static_cast<size_t>(source_row(job, i))];
+        values[static_cast<size_t>(i)] = in_order[static_cast<size_t>(source_row(job, i))];
     }
-    LLADA_TRY_STATUS(check_values(job, 0));
-    return put(out, values_.data(), n * 4);
+    LLADA_TRY_STATUS(check_values(job, values, 0));
+    return put(out, values.data(), n * 4);
   }
 
-  Status write_row(const Job& job, const TensorView& source, int64_t row, AtomicFile& out) {
-    const std::byte* bytes = source.row(row);
-    const int64_t n = source.shape.columns();
-    values_.resize(static_cast<size_t>(n));
-    dequantize_row(source.type, bytes, values_.data(), n);
-    LLADA_TRY_STATUS(check_values(job, row));
-    if (source.type == job.type) return put(out, bytes, source.row_stride());
-    packed_.resize(static_cast<size_t>(row_bytes(job.type, n)));
-    quantize_row(job.type, values_.data(), packed_.data(), n);
-    return put(out, packed_.data(), static_cast<int64_t>(packed_.size()));
+  Status write_rows(const Job& job, const TensorView& source, int64_t first, AtomicFile& out) {
+    const int64_t rows = source.shape.rows(), stride = row_bytes(job.type, source.shape.columns());
+    const int64_t piece = std::clamp<int64_t>(kPieceBytes / stride, 1, rows);
+    const int64_t step = std::max<int64_t>(1, kTaskValues / source.shape.columns());
+    for (int64_t begin = 0; begin < rows; begin += piece) {
+      const int64_t end = std::min(rows, begin + piece);
+      packed_.resize(static_cast<size_t>((end - begin) * stride));
+      std::vector<Status> tasks(static_cast<size_t>((end - begin + step - 1) / step));
+      pool_.run(std::ssize(tasks), [&](int64_t task, int thread) {
+        Status& status = tasks[static_cast<size_t>(task)];
+        for (int64_t row = begin + task * step; row < std::min(end, begin + (task + 1) * step) && status; ++row)
+          status = convert_row(job, source, row, first, values_[static_cast<size_t>(thread)],
+                               packed_.data() + (row - begin) * stride);
+      });
+      for (const Status& status : tasks) LLADA_TRY_STATUS(status);
+      LLADA_TRY_STATUS(put(out, packed_.data(), std::ssize(packed_)));
+    }
+    return {};
+  }
+
+  // first: of the source's rows, in the tensor.
+  Status convert_row(const Job& job, const TensorView& source, int64_t row, int64_t first, std::vector<float>& values,
+                     std::byte* to) const {
+    const int64_t n = source.shape.columns(), from = source_row(job, row);
+    const std::byte* bytes = source.row(from);
+    values.resize(static_cast<size_t>(n));
+    dequantize_row(source.type, bytes, values.data(), n);
+    LLADA_TRY_STATUS(check_values(job, values, from));
+    if (source.type == job.type) {
+      std::copy_n(bytes, source.row_stride(), to);
+      return {};
+    }
+    const float* importance = job.importance;
+    if (importance != nullptr) importance += (first + row) / job.shape.dims[1] * n;
+    quantize_row(job.type, values.data(), to, n, importance);
+    return {};
   }
 
   // One weight that is not finite spoils every token, and F16, also as a scale, turns numbers above its range into
   // infinity.
-  Status check_values(const Job& job, int64_t row) const {
+  Status check_values(const Job& job, const std::vector<float>& values, int64_t row) const {
     const auto most = static_cast<float>(largest(job.type));
-    for (size_t i = 0; i < values_.size(); ++i)
-      if (!(std::fabs(values_[i]) <= most))
+    for (size_t i = 0; i < values.size(); ++i)
+      if (!(std::fabs(values[i]) <= most))
         return invalid("{}: tensor {}: value {} of row {} is {}, a finite number of at most {} needed for {}",
-                       model_.path(), job.name, i, row, values_[i], most, traits(job.type).name);
+                       model_.path(), job.name, i, row, values[i], most, traits(job.type).name);
     return {};
   }
 
@@ -194,15 +280,20 @@ class Converter {
   const ConvertOptions& options_;
   GgufWriter writer_;
   std::vector<Job> jobs_;
-  std::vector<float> values_;
-  std::vector<std::byte> packed_;
+  TypeMix mix_;
+  ThreadPool pool_;
+  std::vector<std::vector<float>> values_;  // a row, of each thread
+  std::vector<std::byte> packed_;           // a piece of a tensor
+  std::vector<std::string> notes_;
   int64_t written_ = 0;
 };
 
 }  // namespace
 
-Status convert_to_gguf(const ModelFile& model, const TokenizerSpec* tokenizer, const std::string& out_path,
-                       const ConvertOptions& options) {
+Result<std::vector<std::string>> convert_to_gguf(const ModelFile& model, const TokenizerSpec* tokenizer,
+                                                 const std::string& out_path, const ConvertOptions& options) {
+  if (options.mix == nullptr && !can_quantize(options.type))
+    return invalid("{}: converting to {} is not supported", out_path, traits(options.type).name);
   return Converter(model, out_path, options).run(tokenizer);
 }
 

@@ -21,13 +21,6 @@ constexpr uint32_t kAlignment = 32;
 constexpr int64_t kSigmoidGating = 2;         // llama.cpp's expert_gating_func
 constexpr uint32_t kQuantizationVersion = 2;  // of ggml's group layouts
 
-// llama.cpp's general.file_type: the type of most tensors.
-uint32_t file_type(DType type) {
-  constexpr std::array<uint32_t, kFileTypeCount> numbers = {0,  1,  32, 7,  2,  3,  8,  9,  15, 17, 18, 10, 12,
-                                                            25, 30, 19, 20, 28, 23, 26, 24, 31, 36, 37, 38, 39};
-  return numbers[static_cast<size_t>(type)];
-}
-
 void add_id(GgufWriter& out, std::string_view key, int32_t preferred, int32_t otherwise) {
   const int32_t id = preferred >= 0 ? preferred : otherwise;
   if (id >= 0) out.add_u32(key, static_cast<uint32_t>(id));
@@ -201,7 +194,13 @@ std::vector<std::string> llama_cpp_notes(const ModelConfig& c, const TokenizerSp
   return notes;
 }
 
-Status add_metadata(GgufWriter& out, const ModelConfig& config, const TokenizerSpec* tokenizer, DType type) {
+uint32_t file_type(DType type) {
+  constexpr std::array<uint32_t, kFileTypeCount> numbers = {0,  1,  32, 7,  2,  3,  8,  9,  15, 17, 18, 10, 12,
+                                                            25, 30, 19, 20, 28, 23, 26, 24, 31, 36, 37, 38, 39};
+  return numbers[static_cast<size_t>(type)];
+}
+
+Status add_metadata(GgufWriter& out, const ModelConfig& config, const TokenizerSpec* tokenizer, uint32_t type_number) {
   out.add_string("general.architecture", config.family->name);
   out.add_string("general.type", "model");
   out.add_string("general.name", config.name);
@@ -212,7 +211,7 @@ Status add_metadata(GgufWriter& out, const ModelConfig& config, const TokenizerS
     out.add_string("tokenizer.ggml.model", "no_vocab");
     add_ids(out, config, {});
   }
-  out.add_u32("general.file_type", file_type(type));
+  out.add_u32("general.file_type", type_number);
   out.add_u32("general.quantization_version", kQuantizationVersion);
   out.add_u32("general.alignment", kAlignment);
   return {};

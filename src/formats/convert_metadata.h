@@ -6,8 +6,11 @@
 
 namespace llada {
 
-// general.*, <arch>.*, diffusion.* and tokenizer.* for a file whose matrices are of `type`. tokenizer may be
+// llama.cpp's general.file_type of a file whose matrices are mostly of this type.
+uint32_t file_type(DType type);
+
+// general.*, <arch>.*, diffusion.* and tokenizer.* of a file; type_number: its general.file_type. tokenizer: may be
 // null.
-Status add_metadata(GgufWriter& out, const ModelConfig& config, const TokenizerSpec* tokenizer, DType type);
+Status add_metadata(GgufWriter& out, const ModelConfig& config, const TokenizerSpec* tokenizer, uint32_t type_number);
 
 }  // namespace llada

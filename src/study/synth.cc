@@ -94,7 +94,7 @@ Result<SynthReport> synthesize_file(const std::string& out_path, const SynthRequ
   const Preset& preset = request.preset;
   GgufWriter writer;
   const TokenizerSpec vocabulary = synthesize_vocabulary(preset);
-  LLADA_TRY_STATUS(add_metadata(writer, preset.config, &vocabulary, request.type));
+  LLADA_TRY_STATUS(add_metadata(writer, preset.config, &vocabulary, file_type(request.type)));
   const auto tensors = tensors_of(preset);
   for (const PresetTensor& t : tensors) writer.add_tensor(t.name, stored_type(t, request.type), t.shape);
   const uint64_t bytes = writer.header().size() + writer.data_bytes();

@@ -13,7 +13,6 @@ namespace {
 
 #include "tensor/codebooks.inc"
 
-constexpr int8_t kFourBits[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
 constexpr int8_t kSteps2[3] = {8, 25, 43};
 constexpr int8_t kSteps3xxs[8] = {4, 12, 20, 28, 36, 44, 52, 62};
 constexpr int8_t kSteps3s[8] = {1, 3, 5, 7, 9, 11, 13, 15};

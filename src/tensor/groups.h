@@ -16,6 +16,9 @@ struct QuantGroup {
 
 inline constexpr int8_t kFloat4[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};  // E2M1, doubled
 
+// The levels of IQ4_NL and IQ4_XS.
+inline constexpr int8_t kFourBits[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+
 constexpr bool has_offset(DType type) {
   return type == DType::Q4_1 || type == DType::Q5_1 || type == DType::Q4_K || type == DType::Q5_K ||
          type == DType::Q2_K || type == DType::Q8_M;

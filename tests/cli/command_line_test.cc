@@ -25,7 +25,8 @@ constexpr Command kAll[] = {{"run", "", setup_run},         {"chat", "", setup_c
                             {"tune", "", setup_tune},       {"recommend", "", setup_recommend},
                             {"pull", "", setup_pull},       {"pack", "", setup_pack},
                             {"inspect", "", setup_inspect}, {"convert", "", setup_convert},
-                            {"devices", "", setup_devices}, {"doctor", "", setup_doctor}};
+                            {"imatrix", "", setup_imatrix}, {"devices", "", setup_devices},
+                            {"doctor", "", setup_doctor}};
 // Of llada-study.
 constexpr Command kOfStudy[] = {{"bench", "", setup_bench},
                                 {"logits", "", setup_logits},

@@ -164,7 +164,7 @@ TEST_F(UserFiles, ADashIsStdout) {
 
 TEST_F(UserFiles, ATildeInTheEnvironmentIsTheHome) {
   const std::string model = folder / "m.gguf";
-  ASSERT_TRUE(convert_model(tiny_model(), model, "q8_0", {}));
+  ASSERT_TRUE(convert_model({.path = tiny_model(), .out_path = model, .type = "q8_0", .imatrix = {}}, {}));
   const auto made = run_llada({"pack", model}, {.environment = {"XDG_CACHE_HOME=~/c", "HOME=" + folder.path()}});
   EXPECT_EQ(made.status, 0) << made.err;
   EXPECT_EQ(made.out.find(folder / "c/llada/packed/"), 0u) << made.out;

@@ -58,7 +58,7 @@ TEST(Manual, OtherChoicesAreOfferedToo) {
                               "llada2.2 sdar rnd1 fast-dllm-v2 wedlm nemotron nemotron-spec' -- "
                               "\"$word\") $(compgen -f -- \"$word\"))"))
       << "or a file";
-  EXPECT_THAT(bash, HasSubstr("convert\\ --type) COMPREPLY=($(compgen -W 'f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1' -- "));
+  EXPECT_THAT(bash, HasSubstr("convert\\ --type) COMPREPLY=($(compgen -W 'f32 f16 bf16 q8_0 q6_k q5_k_m q5_k_s q5_1 "));
   EXPECT_THAT(bash, HasSubstr("synth\\ --type) COMPREPLY=($(compgen -W 'f32 f16 bf16 q8_0 q4_0 q4_1 q5_0 q5_1 q4_k "));
   EXPECT_THAT(bash, HasSubstr(" -hf "));
   EXPECT_THAT(zsh, HasSubstr("'*-hf["));

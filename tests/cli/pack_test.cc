@@ -7,7 +7,9 @@ namespace {
 
 class Pack : public ::testing::Test {
  protected:
-  void SetUp() override { ASSERT_TRUE(convert_model(tiny_model(), model, "q8_0", {})); }
+  void SetUp() override {
+    ASSERT_TRUE(convert_model({.path = tiny_model(), .out_path = model, .type = "q8_0", .imatrix = {}}, {}));
+  }
 
   ProcessResult run(Words words) const {
     return run_llada(words, {.environment = {"XDG_CACHE_HOME=" + folder.path()}});

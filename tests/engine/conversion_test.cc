@@ -68,7 +68,7 @@ TEST_P(Conversions, AnswerAsTheirSource) {
   const std::string source = folder / "source.gguf", out = folder / "out.gguf";
   const auto convert = [&](DType type) {
     const std::string name(traits(type).name);
-    const auto report = convert_model(source, out, name, {});
+    const auto report = convert_model({.path = source, .out_path = out, .type = name, .imatrix = {}}, {});
     ASSERT_TRUE(report) << name << ": " << report.error().message;
     const auto found = inspect_model(out);
     ASSERT_TRUE(found) << name << ": " << found.error().message;

@@ -56,8 +56,11 @@ class FitOnLoading : public ::testing::Test {
     for (const auto* table : kernels::available())
       if (table->packed_bytes(DType::Q8_0, 64, 64) > 0) isa = table->isa;
     if (isa.empty()) GTEST_SKIP() << "not run: nothing is packed here";
-    const auto converted =
-        must(convert_model(fmt::format("{}/models/tiny-llada", LLADA_SOURCE_DIR), model, "q8_0", {}));
+    const auto converted = must(convert_model({.path = fmt::format("{}/models/tiny-llada", LLADA_SOURCE_DIR),
+                                               .out_path = model,
+                                               .type = "q8_0",
+                                               .imatrix = {}},
+                                              {}));
   }
   void machine(int64_t total_kib, int64_t available_kib) const {
     fs::create_directories(folder / "root/proc");

@@ -96,11 +96,11 @@ TEST_F(FolderCheck, AMaskThatEndsAnswersIsRefused) {
 TEST_F(FolderCheck, AFileThatWouldNotOpenIsNotWritten) {
   fs::create_symlink(LLADA_SOURCE_DIR "/models/tiny-llada/model.safetensors", folder_ / "model.safetensors");
   const std::string out = folder_ / "out.gguf";
-  ASSERT_TRUE(convert_model(folder_, out, "q8_0", {}));
+  ASSERT_TRUE(convert_model({.path = folder_, .out_path = out, .type = "q8_0", .imatrix = {}}, {}));
   change("config.json", R"("bos_token_id": 1000)", R"("bos_token_id": 0)");
   ASSERT_EQ(outcome(), "");
   for (const char* type : {"q8_0", "f16"}) {
-    const auto report = convert_model(folder_, out, type, {});
+    const auto report = convert_model({.path = folder_, .out_path = out, .type = type, .imatrix = {}}, {});
     ASSERT_FALSE(report);
     EXPECT_EQ(report.error().kind, ErrorKind::invalid_input);
     EXPECT_THAT(report.error().message,
@@ -116,7 +116,7 @@ TEST_F(FolderCheck, PaddingMayBeAByteOfText) {
   fs::create_symlink(LLADA_SOURCE_DIR "/models/tiny-llada/model.safetensors", folder_ / "model.safetensors");
   change("config.json", R"("pad_token_id": 1001)", R"("pad_token_id": 0)");
   const std::string out = folder_ / "out.gguf";
-  const auto report = must(convert_model(folder_, out, "q8_0", {}));
+  const auto report = must(convert_model({.path = folder_, .out_path = out, .type = "q8_0", .imatrix = {}}, {}));
   const auto summary = must(inspect_model(out));
   EXPECT_EQ(summary->config.pad_id, 0);
   EXPECT_NE(summary->command, "");
@@ -165,14 +165,18 @@ TEST_F(FolderCheck, ATokenizerThatIsTooLargeIsToldOfByInspectAndConvert) {
   const std::string line = folder_.string() + ": the tokenizer has 1031 tokens, the embedding table 1024";
   const auto summary = must(inspect_model(folder_.string()));
   EXPECT_THAT(summary->config.notes, testing::Contains(line));
-  EXPECT_EQ(why_not(convert_model(folder_.string(), (folder_ / "out.gguf").string(), "f16", {})), line);
+  EXPECT_EQ(
+      why_not(convert_model(
+          {.path = folder_.string(), .out_path = (folder_ / "out.gguf").string(), .type = "f16", .imatrix = {}}, {})),
+      line);
   EXPECT_FALSE(fs::exists(folder_ / "out.gguf"));
 }
 
 TEST_F(FolderCheck, ADamagedTokenizerIsNotConverted) {
   fs::create_symlink(LLADA_SOURCE_DIR "/models/tiny-llada/model.safetensors", folder_ / "model.safetensors");
   change("tokenizer.json", R"("merges": [)", R"("merges": ["a nope",)");
-  const auto converted = convert_model(folder_.string(), (folder_ / "out.gguf").string(), "f16", {});
+  const auto converted = convert_model(
+      {.path = folder_.string(), .out_path = (folder_ / "out.gguf").string(), .type = "f16", .imatrix = {}}, {});
   ASSERT_FALSE(converted);
   EXPECT_EQ(exit_status(converted.error()), 2);
   EXPECT_THAT(converted.error().message, HasSubstr(R"(merge 0 ("a nope") needs the token "nope")"));

@@ -34,7 +34,9 @@ TEST(HexagonMemory, TheSlabsAreTheOneCopyWhoeverComputes) {
     return generation.tokens;
   };
   for (const char* source : {"tiny-llada", "tiny-llada-moe"}) {
-    ASSERT_TRUE(convert_model(std::string(LLADA_SOURCE_DIR "/models/") + source, file, "q8_0", {}));
+    ASSERT_TRUE(convert_model(
+        {.path = std::string(LLADA_SOURCE_DIR "/models/") + source, .out_path = file, .type = "q8_0", .imatrix = {}},
+        {}));
     const auto stored = static_cast<double>(std::filesystem::file_size(file));
     int64_t all = 0, works = 0, beside = 0, gone = 0, on_host = 0;
     const auto expected = answer("cpu", false, all), by_dsp = answer("hexagon", false, works),

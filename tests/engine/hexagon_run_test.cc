@@ -25,7 +25,8 @@ class HexagonRun : public testing::Test {
   static void SetUpTestSuite() {
     if (!no_emulator().empty()) return;
     path_ = (std::filesystem::temp_directory_path() / fmt::format("llada_hexagon_run_{}.gguf", ::getpid())).string();
-    must(convert_model(LLADA_SOURCE_DIR "/models/tiny-llada", path_, "q8_0", {}));
+    must(convert_model(
+        {.path = LLADA_SOURCE_DIR "/models/tiny-llada", .out_path = path_, .type = "q8_0", .imatrix = {}}, {}));
     items_ = load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json");
   }
   static void TearDownTestSuite() { std::filesystem::remove(path_); }
@@ -150,7 +151,8 @@ TEST_F(HexagonRun, EveryKindOfStrategyGivesTheCpusIds) {
   for (const std::string& path : {path_, moe}) {
     if (path == moe) {
       if (!all) list = {list.back()};  // without drawing, where nearly equal logits decide
-      ASSERT_TRUE(convert_model(LLADA_SOURCE_DIR "/models/tiny-llada-moe", path, "q8_0", {}));
+      ASSERT_TRUE(convert_model(
+          {.path = LLADA_SOURCE_DIR "/models/tiny-llada-moe", .out_path = path, .type = "q8_0", .imatrix = {}}, {}));
     }
     const auto cpu = load("cpu", path), hexagon = load("hexagon:fallback=none,deadline=60", path);
     for (const Named& named : list) {

@@ -24,8 +24,11 @@ class PackCacheTest : public ::testing::TestWithParam<const char*> {
     for (const auto* table : kernels::available())
       if (table->packed_bytes(DType::Q8_0, 64, 64) > 0) isas.emplace_back(table->isa);
     if (isas.empty()) GTEST_SKIP() << "not run: nothing is packed here";
-    const auto converted =
-        must(convert_model(fmt::format("{}/models/{}", LLADA_SOURCE_DIR, GetParam()), model, "q8_0", {}));
+    const auto converted = must(convert_model({.path = fmt::format("{}/models/{}", LLADA_SOURCE_DIR, GetParam()),
+                                               .out_path = model,
+                                               .type = "q8_0",
+                                               .imatrix = {}},
+                                              {}));
   }
 
   LoadOptions options(PackCache::Use use, std::string isa = "") {

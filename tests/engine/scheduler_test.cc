@@ -128,7 +128,7 @@ class SharedForwards : public testing::Test {
     folder_ = std::filesystem::temp_directory_path() / fmt::format("llada_shared_forwards_{}", ::getpid());
     std::filesystem::create_directories(folder_);
     for (const char* type : {"q8_0", "q4_0"}) {
-      must(convert_model(kFloat, path(type), type, {}));
+      must(convert_model({.path = kFloat, .out_path = path(type), .type = type, .imatrix = {}}, {}));
     }
     write_gguf(make_small_model(DType::F32, tiny_llada2(8)), path("llada2"));
     const ModelFile file = std::move(*ModelFile::open(path("llada2")));

@@ -18,7 +18,8 @@ class SimRun : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     path_ = (std::filesystem::temp_directory_path() / fmt::format("llada_sim_run_{}.gguf", ::getpid())).string();
-    must(convert_model(LLADA_SOURCE_DIR "/models/tiny-llada", path_, "q8_0", {}));
+    must(convert_model(
+        {.path = LLADA_SOURCE_DIR "/models/tiny-llada", .out_path = path_, .type = "q8_0", .imatrix = {}}, {}));
     items_ = load_golden(LLADA_SOURCE_DIR "/models/tiny-llada/golden.json");
   }
   static void TearDownTestSuite() { std::filesystem::remove(path_); }

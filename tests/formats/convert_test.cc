@@ -13,10 +13,13 @@
 #include <csignal>
 #include <cstring>
 #include <limits>
+#include <set>
 
 #include "formats/gguf_model.h"
+#include "formats/imatrix.h"
 #include "formats/model_fixture.h"
 #include "formats/temp_folder.h"
+#include "formats/type_mix.h"
 #include "must.h"
 #include "tensor/quantize.h"
 
@@ -48,6 +51,16 @@ std::vector<float> permuted(const std::vector<float>& rows, int64_t columns, int
   return out;
 }
 
+// The values of a tensor, whose experts are tensors of their own among `parts`.
+std::vector<float> values_of(const std::vector<FakeTensor>& parts, const std::string& name, const Shape& shape) {
+  std::vector<float> values;
+  const std::string stem = name.substr(0, name.rfind('.'));
+  for (const FakeTensor& part : parts)
+    if (part.name == name || (shape.rank == 3 && part.name.starts_with(stem + ".")))
+      values.insert(values.end(), part.values.begin(), part.values.end());
+  return values;
+}
+
 class ConvertTypes : public testing::TestWithParam<DType> {};
 
 TEST_P(ConvertTypes, EveryMatrixIsQuantizedRowByRow) {
@@ -66,12 +79,7 @@ TEST_P(ConvertTypes, EveryMatrixIsQuantizedRowByRow) {
     ASSERT_EQ(written.tensors().size(), expected.size());
     for (const ModelTensor& tensor : written.tensors()) {
       SCOPED_TRACE(tensor.name);
-      std::vector<float> source;
-      for (const FakeTensor& part : parts) {
-        const std::string stem = tensor.name.substr(0, tensor.name.rfind('.'));
-        if (part.name == tensor.name || (tensor.view.shape.rank == 3 && part.name.starts_with(stem + ".")))
-          source.insert(source.end(), part.values.begin(), part.values.end());
-      }
+      std::vector<float> source = values_of(parts, tensor.name, tensor.view.shape);
       const bool qk =
           tensor.name.find("attn_q.") != std::string::npos || tensor.name.find("attn_k.") != std::string::npos;
       if (family == &kLladaFamily && qk) source = permuted(source, 64, 16);
@@ -89,6 +97,89 @@ INSTANTIATE_TEST_SUITE_P(Types, ConvertTypes,
                          testing::Values(DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0, DType::Q4_1,
                                          DType::Q5_0, DType::Q5_1),
                          [](const auto& test) { return std::string(traits(test.param).name); });
+
+// An importance matrix of everything but one matrix, other numbers for each expert.
+Imatrix importance_of(const TempFolder& folder, const ModelConfig& config, std::string_view without) {
+  std::vector<ImatrixSums> sums;
+  for (const FakeTensor& tensor : fake_tensors(config, false)) {
+    if (tensor.shape.rank == 1 || tensor.name == without) continue;
+    const int64_t columns = tensor.shape.columns(), experts = tensor.shape.dims[2];
+    ImatrixSums one{.name = tensor.name, .columns = columns, .squares = {}, .counts = {}};
+    for (int64_t e = 0; e < experts; ++e) {
+      one.counts.push_back(e + 2);
+      for (int64_t i = 0; i < columns; ++i) one.squares.push_back(static_cast<float>((i * 7 + e * 5) % 13) / 3);
+    }
+    sums.push_back(std::move(one));
+  }
+  const auto written = write_imatrix(folder / "importance.gguf", sums, {.texts = "", .chunks = 1, .chunk_rows = 1});
+  EXPECT_TRUE(written);
+  auto imatrix = must(Imatrix::open(folder / "importance.gguf"));
+  return std::move(*imatrix);
+}
+
+TEST(Convert, MixesAndImportanceReachEveryRow) {
+  for (const Family* family : {&kLladaFamily, &kLladaMoeFamily}) {
+    const TempFolder in, out;
+    ModelConfig config = tiny_config(family);
+    config.width = 256;
+    config.head_dim = config.rotary_dims = 64;
+    if (config.ffn_width > 0) config.ffn_width = 320;  // no multiple of 256
+    if (config.experts > 0) config.expert_ffn_width = 256;
+    const std::string without = "blk.1.attn_output.weight";
+    const Imatrix imatrix = importance_of(out, config, without);
+    const ModelFile model = opened(write_folder(in, config));
+    const TypeMix& mix = *find_type_mix("q4_k_m");
+    const auto convert = [&](const std::string& name, int threads) {
+      return *must(convert_to_gguf(model, nullptr, out / name,
+                                   {.mix = &mix, .imatrix = &imatrix, .threads = threads, .progress = {}}));
+    };
+    const auto notes = convert("m.gguf", 1);
+    convert("again.gguf", 5);
+    EXPECT_EQ(out.read("m.gguf"), out.read("again.gguf")) << "bytes depend on the number of threads";
+    EXPECT_THAT(notes, testing::Contains(HasSubstr(without)));
+    EXPECT_EQ(std::ranges::count_if(notes, [](const auto& n) { return n.find("do not divide") != std::string::npos; }),
+              family == &kLladaFamily ? 1 : 0);
+    const ModelFile written = opened(out / "m.gguf");
+    std::set<std::string_view> types;
+    for (const FakeTensor& tensor : fake_tensors(config, false)) {
+      const TensorView& view = *written.find(tensor.name);
+      if (!traits(view.type).quantized) continue;
+      SCOPED_TRACE(tensor.name);
+      types.insert(traits(view.type).name);
+      std::vector<float> source = values_of(fake_tensors(config, true), tensor.name, tensor.shape);
+      const int64_t n = view.shape.columns();
+      if (family == &kLladaFamily &&
+          (tensor.name.find("attn_q.") != std::string::npos || tensor.name.find("attn_k.") != std::string::npos))
+        source = permuted(source, n, 64);
+      const Imatrix::Entry* entry = imatrix.find(tensor.name);
+      std::vector<std::byte> row(static_cast<size_t>(view.row_stride()));
+      for (int64_t r = 0; r < view.shape.rows(); ++r) {
+        const float* weights = entry == nullptr ? nullptr : entry->weights.data() + r / view.shape.dims[1] * n;
+        quantize_row(view.type, source.data() + r * n, row.data(), n, weights);
+        ASSERT_EQ(0, std::memcmp(row.data(), view.row(r), row.size())) << r;
+      }
+    }
+    EXPECT_GE(types.size(), 2u);
+  }
+}
+
+TEST(Convert, ImportanceOfAnotherModelIsRefused) {
+  const TempFolder in, out;
+  const ModelConfig config = tiny_config(&kLladaFamily);
+  const ModelFile model = opened(write_folder(in, config));
+  const auto refusal = [&](const ImatrixSums& sums) {
+    EXPECT_TRUE(write_imatrix(out / "i.gguf", {&sums, 1}, {.texts = "", .chunks = 1, .chunk_rows = 1}));
+    const auto imatrix = must(Imatrix::open(out / "i.gguf"));
+    const auto notes =
+        convert_to_gguf(model, nullptr, out / "m.gguf", {.type = DType::Q4_0, .imatrix = &*imatrix, .progress = {}});
+    EXPECT_FALSE(std::filesystem::exists(out / "m.gguf"));
+    return notes ? "accepted" : notes.error().message;
+  };
+  EXPECT_THAT(refusal({"blk.0.attn_q.weight", 2, {1, 1}, {1}}),
+              HasSubstr("blk.0.attn_q.weight has 2 values, 64 needed for"));
+  EXPECT_THAT(refusal({"blk.9.attn_q.weight", 2, {1, 1}, {1}}),
+              HasSubstr("has 1 entries (first: blk.9.attn_q.weight), none of which is a matrix of"));
+}
 
 TEST(Convert, TheDiffuseDialectBecomesLlamaCpps) {
   const TempFolder folder;
@@ -366,7 +457,7 @@ TEST(Convert, RefusedOutputs) {
   EXPECT_THAT(refusal("/dev/null"), HasSubstr("not a regular file"));
   EXPECT_THAT(refusal(folder.path()), HasSubstr("not a regular file"));
   EXPECT_THAT(refusal(folder / "absent/out.gguf"), HasSubstr("cannot create"));
-  EXPECT_THAT(refusal(folder / "out.gguf", DType::Q4_K), HasSubstr("converting to q4_k is not supported"));
+  EXPECT_THAT(refusal(folder / "out.gguf", DType::IQ2_XS), HasSubstr("converting to iq2_xs is not supported"));
   EXPECT_EQ(folder.read("in.gguf"), bytes);
   EXPECT_EQ(folder.files(), 2u);
   const TempFolder in;

@@ -188,7 +188,7 @@ void write_tensors(const SmallModel& m, GgufWriter out, const std::string& path,
 
 void write_gguf(const SmallModel& m, const std::string& path) {
   GgufWriter out;
-  if (const auto status = add_metadata(out, m.config, nullptr, DType::F32); !status)
+  if (const auto status = add_metadata(out, m.config, nullptr, file_type(DType::F32)); !status)
     throw std::runtime_error(status.error().message);
   write_tensors(m, std::move(out), path, false, [](const std::string& name) { return name; });
 }

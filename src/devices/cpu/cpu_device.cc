@@ -96,6 +96,10 @@ class CpuDevice final : public Device, ExpertHost, HostUnit {
     return {value(id), static_cast<size_t>(int64_t{program.shape.count(v.rows)} * v.columns)};
   }
 
+  std::span<const float> peek_hidden(const Program& program, int expert) const override {
+    return run_program_ == &program ? experts_.hidden(expert) : std::span<const float>{};
+  }
+
   int64_t digest_bytes(const KvShape& kv) const override {
     if (exact_attention_ || kv.positions < kernels::kDigestKeys || !kv.by_layer.empty()) return 0;
     return int64_t{kv.layers} * kv.sequences * kv.kv_heads * kernels_.digest_bytes(kv.type, kv.positions, kv.head_dim);

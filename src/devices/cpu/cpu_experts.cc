@@ -78,6 +78,12 @@ bool CpuExperts::fits_beside(std::span<const CpuWeight> weights, const Op& op, c
   return true;
 }
 
+std::span<const float> CpuExperts::hidden(int expert) const {
+  const auto group = std::ranges::find(groups_, expert, &Group::expert);
+  if (group == groups_.end()) return {};
+  return {gate_ + group->begin * inner_, static_cast<size_t>(group->count * inner_)};
+}
+
 Status CpuExperts::reserve(const Job& job) {
   const CpuWeight& gate = job.weights[static_cast<size_t>(job.op->weight[0])];
   const int64_t width = gate.inputs, inner = gate.outputs, n = static_cast<int64_t>(gathered_.size());
@@ -86,7 +92,7 @@ Status CpuExperts::reserve(const Job& job) {
     group.activations = activations;
     activations += align(job.kernels->activation_bytes(group.count, std::max(width, inner)));
   }
-  beside_width_ = width;
+  beside_width_ = width, inner_ = inner;
   const int64_t wide = align(n * width * 4), narrow = align(n * inner * 4);
   const int64_t gathered = rounds(job) ? 0 : wide;
   const bool sliced = job.plan != nullptr && job.plan->slices > 1;

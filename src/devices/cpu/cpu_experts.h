@@ -44,6 +44,8 @@ class CpuExperts {
   int64_t touched() const { return touched_; }  // experts with a row in the last run
   // The rows that Job::shared computed, rows x width; until the next run.
   const float* beside() const { return y_ + groups_.back().begin * beside_width_; }
+  // The gated rows of an expert, which its down matrix is multiplied by; until the next run. Empty: no row chose it.
+  std::span<const float> hidden(int expert) const;
   static bool fits_beside(std::span<const CpuWeight> weights, const Op& op, const std::array<WeightId, 3>& shared);
   int64_t memory_bytes() const { return buffer_.bytes() + rounded_.bytes(); }
 
@@ -95,7 +97,7 @@ class CpuExperts {
   void add_up(const Job& job, int64_t row) const;
 
   std::vector<Group> groups_;
-  int64_t touched_ = 0, beside_width_ = 0;
+  int64_t touched_ = 0, beside_width_ = 0, inner_ = 0;
   std::vector<int32_t> gathered_;  // row of each gathered row
   std::vector<int32_t> routed_;    // rows x experts_used: experts of each row, ascending; -1: none
   std::vector<int64_t> ends_;      // of each expert, the end of its gathered rows so far

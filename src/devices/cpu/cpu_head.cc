@@ -180,9 +180,8 @@ Status CpuHead::run(const Job& job, StepOutputs& outputs) {
   for (int64_t first = 0; first < chunks; first += at_a_time) {
     job.pool->run(std::min(at_a_time, chunks - first), [&](int64_t c, int thread) { one_chunk(first + c, thread); });
     const auto columns = static_cast<size_t>(std::min(kStretch, vocab - first * chunk));
-    job.pool->run(readings, [&](int64_t i, int) {
-      readers[static_cast<size_t>(i)].read({stretch + i * kStretch, columns});
-    });
+    job.pool->run(readings,
+                  [&](int64_t i, int) { readers[static_cast<size_t>(i)].read({stretch + i * kStretch, columns}); });
   }
   for (int64_t r = 0; r < job.rows; ++r)
     if (const int64_t reader = reader_of[static_cast<size_t>(r)]; reader >= 0)
