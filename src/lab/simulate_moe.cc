@@ -54,6 +54,7 @@ Json phase_json(const MoePhase& p) {
                {"speed_up_over_static", p.speed_up("hybrid", "static")},
                {"best_simple", p.best_simple().name},
                {"speed_up_over_best_simple", p.speed_up("hybrid", p.best_simple().name)}};
+  if (p.known_bound_s > 0) json["known_bound_seconds_per_step"] = p.known_bound_s;
   if (p.find("TIDE") != nullptr) json["speed_up_over_tide"] = p.speed_up("hybrid", "TIDE");
   json["routing"] = {{"rows_per_step", p.statistics.rows},
                      {"experts_touched", p.statistics.touched},
@@ -127,6 +128,11 @@ std::string phase_text(const MoeSimulation& s, const MoePhase& p) {
       fmt::format("  nobody with so many slots can take less than {:.2f} ms ({:.0f} % of hybrid, {:.2f}x over static)",
                   p.bound_s * 1e3, 100 * p.bound_s / best, fixed / p.bound_s),
       4);
+  if (p.known_bound_s > 0)
+    out += paragraph(fmt::format("  nor who knows all routing to come and moves each missing expert less than {:.2f} "
+                                 "ms ({:.2f}x over the best simple line)",
+                                 p.known_bound_s * 1e3, p.best_simple().seconds / p.known_bound_s),
+                     4);
   return out + verdict(p);
 }
 

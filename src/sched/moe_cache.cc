@@ -60,11 +60,13 @@ void ExpertCache::observe(int32_t layer, const LayerRouting& routing) {
     std::ranges::nth_element(sorted, sorted.begin() + options_.top_p - 1, std::greater<>());
     least = sorted[static_cast<size_t>(options_.top_p - 1)];
   }
+  const double alpha =
+      std::ranges::max(routing.rows) > 1 ? options_.alpha : std::min(options_.alpha, options_.alpha_row);
   for (int32_t i = 0; i < experts_; ++i) {
     Entry& e = entry({layer, i});
     const auto at = static_cast<size_t>(i);
     const double s = routing.score[at] >= least ? routing.score[at] : 0;
-    e.score = options_.alpha * s + (1 - options_.alpha) * e.score;
+    e.score = alpha * s + (1 - alpha) * e.score;
     if (routing.rows[at] == 0) continue;
     e.uses = options_.rule == CacheRule::class_lru ? decayed(e) + 1 : e.uses + routing.rows[at];
     e.decayed_at = pass_;

@@ -32,9 +32,10 @@ struct CacheOptions {
   CacheRule rule = CacheRule::mrs;
   int32_t slots = 0;  // of one layer; with `shared` the layers' slots are one pool
   bool shared = false;
-  double alpha = 0.5;      // weight of the present step in MRS
-  int32_t top_p = 0;       // scores that count in MRS; 0: all
-  double half_life = 128;  // steps, ClassLRU
+  double alpha = 0.5;       // weight of the present step in MRS
+  double alpha_row = 0.15;  // the same where no expert has more than one row, which says little of the next step
+  int32_t top_p = 0;        // scores that count in MRS; 0: all
+  double half_life = 128;   // steps, ClassLRU
 };
 
 // The routing of the slices of experts, `count` to each: every slice of an expert has the expert's rows and score.

@@ -220,9 +220,9 @@ std::pair<double, double> slowed(const ExpertCosts& c) {
   return host <= moved ? std::pair{host / low, moved / high} : std::pair{host / high, moved / low};
 }
 
-// The queues; `end`, where wanted, is when the last of them is estimated to be empty.
+// The queues. Where wanted, `end` is when the last of them is estimated to be empty, and link_s the time of the moves.
 std::vector<PlannedExpert> two_ended(const ExpertCosts& c, std::span<const ExpertLoad> sorted, const PlanStart& start,
-                                     bool contended, double* end = nullptr) {
+                                     bool contended, double* end = nullptr, double* link_s = nullptr) {
   std::vector<ExpertLoad> missing, there;  // heaviest first
   struct Arriving {
     ExpertLoad load;
@@ -275,12 +275,13 @@ std::vector<PlannedExpert> two_ended(const ExpertCosts& c, std::span<const Exper
                                         device_time(*for_device, take_arrived ? nullptr : last_device);
     const double link_end =
         heavy < light ? std::max(link_t + move, device_t) + c.device_s(missing[heavy].rows) : kForever;
-    if (device_end <= host_end && device_end <= link_end) {
+    const double dear_end = link_end + start.toll * move;
+    if (device_end <= host_end && device_end <= dear_end) {
       give(*for_device, true, device_end);
       device_t = device_end;
       last_device = take_arrived ? nullptr : for_device;
       take_arrived ? ++next : ++first;
-    } else if (host_end <= link_end) {
+    } else if (host_end <= dear_end) {
       give(*for_host, false, host_end);
       host_t = host_end;
       last_host = for_host;
@@ -291,6 +292,7 @@ std::vector<PlannedExpert> two_ended(const ExpertCosts& c, std::span<const Exper
     }
   }
   if (end != nullptr) *end = last_end;
+  if (link_s != nullptr) *link_s = link_t - start.link_s;
   return out;
 }
 
@@ -336,9 +338,10 @@ MoePlan plan_layer(const ExpertCosts& costs, std::span<const ExpertLoad> loads, 
       break;
   }
   MoePlan best = evaluated(two_ended(costs, sorted, start, false));
+  const auto price = [&](const MoePlan& p) { return p.makespan_s + (p.link_s > 0 ? start.toll * p.link_s : 0); };
   const auto consider = [&](std::vector<PlannedExpert> experts) {
     MoePlan other = evaluated(std::move(experts));
-    if (other.makespan_s < best.makespan_s) best = std::move(other);
+    if (price(other) < price(best)) best = std::move(other);
   };
   if (slowed(costs) != std::pair{1.0, 1.0}) consider(two_ended(costs, sorted, start, true));
   consider(split(sorted, there));
@@ -347,11 +350,11 @@ MoePlan plan_layer(const ExpertCosts& costs, std::span<const ExpertLoad> loads, 
   return best;
 }
 
-double estimate_makespan(const ExpertCosts& c, std::span<const ExpertLoad> sorted, MoeRule rule,
-                         const PlanStart& start) {
+double estimate_makespan(const ExpertCosts& c, std::span<const ExpertLoad> sorted, MoeRule rule, const PlanStart& start,
+                         double* link_s) {
   double end = 0;
   if (rule == MoeRule::hybrid) {
-    two_ended(c, sorted, start, true, &end);
+    two_ended(c, sorted, start, true, &end, link_s);
     return end;
   }
   double host_t = start.host_s + c.host_first_s, device_t = start.device_s, link_t = start.link_s;

@@ -43,6 +43,8 @@ struct ExpertLoad {
 // When each timeline is free for this layer, in seconds from now.
 struct PlanStart {
   double host_s = 0, device_s = 0, link_s = 0;
+  double toll =
+      0;  // seconds that a move has to save for each second of the link; infinite: the hybrid rule moves nothing
 };
 
 struct PlannedExpert {
@@ -63,9 +65,9 @@ MoePlan plan_layer(const ExpertCosts& costs, std::span<const ExpertLoad> loads, 
                    const PlanStart& start = {});
 
 // About the makespan of plan_layer(), for asking "what if" often: no timeline is made, and the memory counts as
-// always shared. `sorted`: heaviest first.
+// always shared. `sorted`: heaviest first. link_s, where wanted: the link's time in it, of the hybrid rule.
 double estimate_makespan(const ExpertCosts& costs, std::span<const ExpertLoad> sorted, MoeRule rule,
-                         const PlanStart& start = {});
+                         const PlanStart& start = {}, double* link_s = nullptr);
 
 // The timeline of given queues: times and makespan are filled in. Host experts run in the order in which they
 // stand, and so do the accelerator's; moved ones are moved in that order too.

@@ -11,8 +11,8 @@ struct Layer {
   double makespan = 0, trust = 1;
 };
 
-double makespan(const ExpertCosts& costs, const Layer& layer, MoeRule rule) {
-  return estimate_makespan(costs, layer.loads, rule, {.host_s = 0, .device_s = layer.ahead->device_s, .link_s = 0});
+double makespan(const ExpertCosts& costs, const Layer& layer, MoeRule rule, double toll) {
+  return estimate_makespan(costs, layer.loads, rule, {.device_s = layer.ahead->device_s, .toll = toll});
 }
 
 }  // namespace
@@ -24,9 +24,9 @@ std::vector<PrefetchChoice> choose_prefetch(const ExpertCosts& costs, std::span<
   for (const LayerAhead& a : ahead) {
     trust *= options.trust;
     Layer layer{&a, a.loads, 0, trust};
-    // Heaviest first: those are asked about.
+    // Heaviest first: the first that is missing is asked about.
     std::ranges::stable_sort(layer.loads, std::greater<>(), &ExpertLoad::rows);
-    layer.makespan = makespan(costs, layer, rule);
+    layer.makespan = makespan(costs, layer, rule, options.toll);
     layers.push_back(std::move(layer));
   }
   std::vector<PrefetchChoice> chosen;
@@ -37,22 +37,18 @@ std::vector<PrefetchChoice> choose_prefetch(const ExpertCosts& costs, std::span<
     Layer* best_layer = nullptr;
     ExpertLoad* best_load = nullptr;
     for (Layer& layer : layers) {
-      int32_t asked = 0, last = -1;
-      for (ExpertLoad& load : layer.loads) {
-        // One missing slice of an expert is worth as much as the next.
-        if (load.resident || (last >= 0 && costs.same_expert(last, load.expert))) continue;
-        if (asked++ >= options.candidates) break;
-        last = load.expert;
-        const ExpertLoad before = load;
-        load.resident = true;
-        load.ready_s = std::max(0.0, arrival - layer.ahead->begins_s);
-        const double with = makespan(costs, layer, rule);
-        load = before;
-        const double gain = (layer.makespan - with) * layer.trust;
-        // Less than a thousandth of the move is rounding, not a gain.
-        if (gain <= best_gain || gain < 1e-3 * costs.move_s()) continue;
-        best_gain = gain, best_makespan = with, best_layer = &layer, best_load = &load;
-      }
+      // A lighter one, or another slice of the same expert, is worth no more.
+      const auto missing = std::ranges::find(layer.loads, false, &ExpertLoad::resident);
+      if (missing == layer.loads.end()) continue;
+      ExpertLoad& load = *missing;
+      load.resident = true;
+      load.ready_s = std::max(0.0, arrival - layer.ahead->begins_s);
+      const double with = makespan(costs, layer, rule, options.toll);
+      load.resident = false, load.ready_s = 0;
+      const double gain = (layer.makespan - with) * layer.trust;
+      // Less than a thousandth of the move is rounding, not a gain.
+      if (gain <= best_gain || gain < 1e-3 * costs.move_s()) continue;
+      best_gain = gain, best_makespan = with, best_layer = &layer, best_load = &load;
     }
     if (best_layer == nullptr) break;
     best_load->resident = true;

@@ -1,7 +1,7 @@
 // Which experts of the next layers to move while the link is idle. The routers of the next layers get the present
 // hidden state, which changes slowly from layer to layer. So their answers are a guess of the experts that those layers
-// will choose. A candidate is worth the time by which the plan of its layer gets shorter with it there; the most
-// valuable goes first. Source: HybriMoE (arXiv 2504.05897). Pure.
+// will choose. A layer's heaviest missing expert is worth the time by which its plan gets shorter with it there; the
+// most valuable of the layers goes first. Source: HybriMoE (arXiv 2504.05897). Pure.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -25,9 +25,9 @@ struct PrefetchChoice {
 };
 
 struct PrefetchOptions {
-  double trust = 0.8;      // in a guess, per layer of distance: gains are discounted by it
-  int32_t candidates = 8;  // of each layer, the heaviest that are missing (of slices, one of each expert)
-  int32_t most = 4;        // chosen at once
+  double trust = 0.8;  // in a guess, per layer of distance: gains are discounted by it
+  int32_t most = 4;    // chosen at once
+  double toll = 0;     // as in PlanStart
 };
 
 // link_free_s: from now, when the link could begin. A move that would arrive late counts as arriving late.

@@ -58,7 +58,8 @@ MoeRuntime::MoeRuntime(int32_t layers, int32_t experts, const ExpertCosts& costs
       most_queued_(kQueue * static_cast<size_t>(costs.slices)),
       options_(std::move(options)),
       cache_(layers, experts, options_.cache, options_.buffer),
-      placed_(static_cast<size_t>(layers), false) {}
+      placed_(static_cast<size_t>(layers), false),
+      toll_(costs, options_.buffer) {}
 
 std::vector<ExpertId> MoeRuntime::place(std::span<const LayerRouting> history) {
   LLADA_CHECK(history.size() == static_cast<size_t>(layers_));
@@ -186,6 +187,7 @@ ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::s
     refresh(routing, out);
 
   PlanStart& start = start_ = {.host_s = 0, .device_s = clock.device_busy_s, .link_s = clock.link.free_s};
+  if (options_.prefetch && !ahead.empty()) start.toll = toll_.toll();
   if (out.moves_first) {
     start.link_s += static_cast<double>(out.moves.size()) * costs_.move_s();
     start.host_s = start.link_s;
@@ -244,11 +246,6 @@ void MoeRuntime::keep_or_release(const LayerRouting& routing, ExpertsPlan& out) 
 
 void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, const LayerClock& clock,
                           double link_free_s, double layer_s, ExpertsPlan& out) {
-  const size_t room = static_cast<size_t>(options_.buffer) - cache_.books().buffered().size();
-  const size_t queue = most_queued_ - std::min(queued_, most_queued_);
-  PrefetchOptions choosing = options_.prefetching;
-  choosing.most = std::min(choosing.most, static_cast<int32_t>(std::min(room, queue)));
-  if (choosing.most <= 0) return;
   std::vector<LayerAhead> guesses;
   double begins = layer_s + clock.between_s;
   for (size_t d = 0; d < ahead.size() && layer + static_cast<int32_t>(d) + 1 < layers_; ++d) {
@@ -262,6 +259,17 @@ void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, co
     guesses.push_back(std::move(guess));
     begins += layer_s + clock.between_s;
   }
+  if (options_.plan == MoeRule::hybrid) {
+    std::vector<LayerAhead> trials = guesses;
+    for (LayerAhead& a : trials) a.loads = in_slots(std::move(a.loads), a.layer);
+    toll_.observe(layer, in_slots(loads_, layer), trials, clock.device_busy_s, clock.between_s);
+  }
+  const size_t room = static_cast<size_t>(options_.buffer) - cache_.books().buffered().size();
+  const size_t queue = most_queued_ - std::min(queued_, most_queued_);
+  PrefetchOptions choosing = options_.prefetching;
+  choosing.most = std::min(choosing.most, static_cast<int32_t>(std::min(room, queue)));
+  choosing.toll = start_.toll;
+  if (choosing.most <= 0) return;
   const double free_s = link_free_s + static_cast<double>(queued_) * costs_.move_s();
   for (const PrefetchChoice& choice : choose_prefetch(costs_, guesses, free_s, options_.plan, choosing)) {
     cache_.insert_guess(choice.id);
@@ -269,6 +277,12 @@ void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, co
     ++queued_;
     ++stats_.guessed, ++guessed_;
   }
+}
+
+std::vector<ExpertLoad> MoeRuntime::in_slots(std::vector<ExpertLoad> loads, int32_t layer) const {
+  for (ExpertLoad& load : loads) load.resident = cache_.resident({layer, load.expert}), load.ready_s = 0;
+  std::ranges::stable_sort(loads, std::greater<>(), &ExpertLoad::rows);
+  return loads;
 }
 
 // Experts that this layer wanted and did not have, for later steps. The victim may still

@@ -17,6 +17,7 @@
 #include "sched/moe_cache.h"
 #include "sched/moe_plan.h"
 #include "sched/moe_prefetch.h"
+#include "sched/moe_toll.h"
 
 namespace llada {
 
@@ -98,6 +99,8 @@ class MoeRuntime {
   void keep_or_release(const LayerRouting& routing, ExpertsPlan& out);
   void prefetch(int32_t layer, std::span<const LayerRouting> ahead, const LayerClock& clock, double link_free_s,
                 double layer_s, ExpertsPlan& out);
+  // Loads with those alone resident that are in a slot, heaviest first.
+  std::vector<ExpertLoad> in_slots(std::vector<ExpertLoad> loads, int32_t layer) const;
   void promote(const LayerRouting& routing, double idle_s, ExpertsPlan& out);
 
   int32_t layers_, experts_;
@@ -108,6 +111,7 @@ class MoeRuntime {
   std::vector<bool> placed_;      // per layer
   std::set<ExpertId> in_flight_;  // residents that are not there yet
   size_t queued_ = 0;             // background moves that have not begun
+  LinkToll toll_;
   int64_t step_ = -1;
   int64_t asked_ = 0, guessed_ = 0, right_ = 0;  // lately: layers with guesses, moves on a guess, those that came true
   double asking_s_ = 0;                          // lately: wall clock of asking

@@ -76,6 +76,10 @@ LaneTask device_task(const Setting& s, const Dense& dense, int32_t rows) {
   return task;
 }
 
+LaneTask shared_expert(const Setting& s, int32_t rows) {
+  return device_task(s, {3.0 * static_cast<double>(s.geometry.width * s.geometry.shared_width), 0, 4}, rows);
+}
+
 double alone_s(const LaneTask& task) {
   return task.fixed_s + std::max(task.compute_s, task.bytes > 0 ? task.bytes / task.bytes_per_s : 0);
 }
@@ -118,7 +122,7 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeO
       lanes.finish(lanes.add(
           labelled(device_task(s, {attention + 3 * w(g.width, g.dense_width), flops, 14}, step.rows), "dense layer")));
     const LaneTask before = device_task(s, {attention + w(g.width, g.experts), flops, 12}, step.rows);
-    LaneTask shared = device_task(s, {3 * w(g.width, g.shared_width), 0, 4}, step.rows);
+    const LaneTask shared = shared_expert(s, step.rows);
     for (int32_t l = 0; l < trace.layers; ++l) {
       lanes.finish(lanes.add(labelled(before, "attention and router")));
       const auto at = static_cast<size_t>(l);
@@ -196,12 +200,9 @@ MoeOptions hybrid(const MoeGeometry& g) {
 
 // A step's seconds that nobody can beat with `slots` a layer and the buffer for guesses: see MoePhase::bound_s.
 double best_possible_s(const Setting& s, const RoutingTrace& trace, int32_t slots, double between_s) {
-  LaneTask shared = device_task(s, {3.0 * static_cast<double>(s.geometry.width * s.geometry.shared_width), 0, 4}, 1);
   double sum = 0;
   for (const RoutingStep& step : trace.steps) {
-    if (s.geometry.shared_width > 0)
-      shared = device_task(s, {3.0 * static_cast<double>(s.geometry.width * s.geometry.shared_width), 0, 4}, step.rows);
-    const double busy = s.geometry.shared_width > 0 ? alone_s(shared) : 0;
+    const double busy = s.geometry.shared_width > 0 ? alone_s(shared_expert(s, step.rows)) : 0;
     for (const LayerRouting& routing : step.layers) {
       std::vector<ExpertLoad> loads;
       for (size_t e = 0; e < routing.rows.size(); ++e)
@@ -214,6 +215,28 @@ double best_possible_s(const Setting& s, const RoutingTrace& trace, int32_t slot
     }
   }
   return between_s + sum / static_cast<double>(trace.steps.size());
+}
+
+// See MoePhase::known_bound_s.
+double known_s(const Setting& s, const RoutingTrace& trace, int32_t slots, double between_s, bool divisible) {
+  const MoeGeometry& g = s.geometry;
+  const auto experts = static_cast<size_t>(trace.experts);
+  const auto steps = static_cast<double>(trace.steps.size());
+  KnownRun run{.uses = std::vector<std::vector<ExpertUse>>(static_cast<size_t>(trace.layers) * experts),
+               .steps = static_cast<int32_t>(trace.steps.size()),
+               .places = int64_t{slots} * trace.layers + MoeOptions{}.buffer,
+               .between_s = between_s * steps};
+  for (int32_t t = 0; t < run.steps; ++t) {
+    const RoutingStep& step = trace.steps[static_cast<size_t>(t)];
+    if (g.shared_width > 0) run.device_s += alone_s(shared_expert(s, step.rows)) * trace.layers;
+    for (size_t l = 0; l < step.layers.size(); ++l) {
+      const std::vector<int32_t>& rows = step.layers[l].rows;
+      const auto beside = static_cast<int32_t>(std::ranges::count_if(rows, [](int32_t r) { return r > 0; }));
+      for (size_t e = 0; e < experts; ++e)
+        if (rows[e] > 0) run.uses[l * experts + e].push_back({t, rows[e], beside});
+    }
+  }
+  return known_run_lower_bound(s.costs, run, divisible) / steps;
 }
 
 RoutingTrace sliced(const RoutingTrace& trace, int32_t count) {
@@ -283,6 +306,7 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
   const MoeOptions fixed = base(g, MoeRule::static_split);
   LLADA_TRY_STATUS(add("static", fixed));
   out.bound_s = best_possible_s(s, trace, out.slots, between_s);
+  if (out.phase == "decode") out.known_bound_s = known_s(s, trace, out.slots, between_s, slices > 1);
   MoeOptions layers = fixed;
   layers.cache.shared = true;
   LLADA_TRY_STATUS(add("layer split", layers));

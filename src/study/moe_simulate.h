@@ -57,6 +57,8 @@ struct MoePhase {
   TraceStatistics statistics;
   // Per step, that nobody can beat who has so many slots: every layer finds the experts that help it most resident.
   double bound_s = 0;
+  // The same for who knows all routing to come, and has to move each missing expert; decode only.
+  double known_bound_s = 0;
   std::vector<MoeLine> lines;  // the static mapping first
   const MoeLine* find(std::string_view name) const;
   double speed_up(std::string_view line, std::string_view over) const;  // 0 where one of them is absent

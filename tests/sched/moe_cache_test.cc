@@ -23,7 +23,7 @@ void put(ExpertCache& c, std::initializer_list<int> experts) {
 }
 
 TEST(MoeCache, MrsFollowsTheScoresWithItsWeight) {
-  ExpertCache c(1, 4, {.rule = CacheRule::mrs, .slots = 2, .alpha = 0.5, .top_p = 2});
+  ExpertCache c(1, 4, {.rule = CacheRule::mrs, .slots = 2, .alpha = 0.5, .alpha_row = 0.5, .top_p = 2});
   c.begin_pass();
   c.observe(0, routing(4, {{0, 0.4f}, {1, 0.3f}, {2, 0.2f}, {3, 0.1f}}));
   EXPECT_NEAR(c.worth({0, 0}), 0.2, 1e-6);
@@ -40,6 +40,18 @@ TEST(MoeCache, MrsFollowsTheScoresWithItsWeight) {
   EXPECT_EQ(c.place_for({0, 3})->victim, (ExpertId{0, 0}));
   EXPECT_FALSE(c.place_for({0, 2}));
   EXPECT_TRUE(c.place_for({0, 2}, true)) << "unless it is wanted anyway";
+}
+
+TEST(MoeCache, AStepOfOneRowWeighsLess) {
+  ExpertCache c(1, 4, {.rule = CacheRule::mrs, .slots = 2, .alpha = 0.5, .alpha_row = 0.2});
+  c.begin_pass();
+  LayerRouting r = routing(4, {{0, 0.5f}, {1, 0.1f}});
+  c.observe(0, r);
+  EXPECT_NEAR(c.worth({0, 0}), 0.1, 1e-6);
+  c.begin_pass();
+  r.rows[1] = 2;
+  c.observe(0, r);
+  EXPECT_NEAR(c.worth({0, 0}), 0.25 + 0.05, 1e-6);
 }
 
 TEST(MoeCache, TheVictimIsNeverAnExpertOfThePresentPass) {

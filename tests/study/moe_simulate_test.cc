@@ -44,8 +44,10 @@ TEST(MoeSimulate, HybridBeatsItsRivalsAndIsPredicted) {
       if (line.seconds > 0) {
         EXPECT_LE(line.bound_s, line.seconds * (1 + 1e-9)) << line.name;
         EXPECT_LE(p.bound_s, line.seconds * (1 + 1e-9)) << line.name;
+        EXPECT_LE(p.known_bound_s, line.seconds * (1 + 1e-9)) << line.name;
         EXPECT_GT(line.bound_s, 0.05 * line.seconds) << line.name << ": a bound that says nothing";
       }
+    EXPECT_EQ(p.known_bound_s > 0.3 * p.find("hybrid")->seconds, p.phase == "decode");
     EXPECT_EQ(p.find("all-cpu")->host_share, 1);
     EXPECT_NEAR(p.find("layer split")->hit_rate, 6.5 / 26, 0.02)
         << "16 slots in each of 26 layers hold 6.5 layers of 64";
