@@ -258,7 +258,9 @@ class Examination {
     const auto trial = hexagon::try_unit(library_, session_, size);
     if (!trial && !session_->alive())
       return said(Kind::bad, fmt::format("{}; {}", trial.error().message, records.refusal()));
-    const std::string why = !trial ? trial.error().message : trial->why;
+    constexpr std::string_view kWho = "hexagon: ";
+    std::string why = !trial ? trial.error().message : trial->why;
+    if (why.starts_with(kWho)) why.erase(0, kWho.size());
     const Status kept = records.write(why.empty() ? hexagon::UnitRecord{State::passed, {}}
                                                   : hexagon::UnitRecord{State::failed, "its test: " + why});
     if (!kept) return said(Kind::bad, kept.error().message);

@@ -9,9 +9,9 @@
 // rows than a batch takes, always run on the given host device.
 //
 // A matrix unit is used where its self-test has passed (unit_record.h). It then has the products of all rows of all
-// steps, however few, so that a row does not know its batch. What the host computes stays in integers: ops that it
-// replaces, side passes, steps of more than kHexagonRows rows. A unit that is lost, or whose sampled sum is wrong, is not
-// asked again: one line, and the step is computed once more by integers (narrow()).
+// steps, however few, so that a row does not know its batch. The host stays with integers: for ops that it replaces,
+// side passes, steps of more than kHexagonRows rows. A unit that is lost, or whose sampled sum is wrong, is not asked
+// again: one line, and the step is computed once more by integers (narrow()).
 //
 // Every failure of the DSP is an error of the call that met it, in bounded time. Failures are: its process ends, a call
 // does not return, a reply is invalid, a mapping is refused. The device starts a new session when slabs are defined

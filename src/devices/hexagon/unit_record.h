@@ -1,5 +1,5 @@
-// What is known of this phone's matrix unit, kept on disk: its self-test (`llada-study doctor --device hexagon`) has
-// begun, has passed, or something went wrong since. It holds for one system and one module, since an update of either
+// The state of this phone's matrix unit, kept on disk: its self-test (`llada-study doctor --device hexagon`) has begun,
+// has passed, or something went wrong since. It holds for one system and one module, since an update of either
 // may change the answer. The mark of a beginning stands before the unit's first instruction. A phone that hung on it
 // still has the mark after a reboot, and the unit is left alone.
 #pragma once

@@ -14,8 +14,8 @@ namespace llada::hexagon {
 
 class UnitUse {
  public:
-  // Of all sessions or of none, so that a row does not know its session. An error: options ask for a unit whose test
-  // has not passed. One that is refused is a line of options.warn.
+  // All sessions have it or none has, so that a row does not know its session. An error: options ask for a unit whose
+  // test has not passed. One that is refused is a line of options.warn.
   Status take(const HexagonOptions& options, const Library& library,
               std::span<const std::shared_ptr<Session>> sessions);
   uint32_t units() const { return taken_ ? 1 : 0; }  // WireUnit of a batch

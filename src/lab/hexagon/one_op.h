@@ -1,4 +1,4 @@
-// What the experiments share: an op alone in a batch over one buffer, and such buffers.
+// Shared by the experiments: an op alone in a batch over one buffer, and such buffers.
 #pragma once
 #include <chrono>
 #include <memory>

@@ -1,7 +1,8 @@
-// The self-test of a matrix unit, through one session that has voted for it. In this order: sums of integers, which are
-// exact whatever the accumulator; every widened weight, read back by rows of one number; products of all formats beside
-// the vector unit's integers; one product over and over on all threads, whose bits may not change; times by rows. The
-// first part that says no ends it. Who calls it keeps the mark that it began (devices/hexagon/unit_record.h).
+// The self-test of a matrix unit, through one session that has voted for it. First come sums of integers, which are
+// exact whatever the accumulator, then widened weights, read back by rows of one number. Products of all formats are
+// held to the vector unit's integers. One product is repeated on all threads, and its bits may not change. Last come
+// times by rows. The first part that says no ends it. Who calls it keeps the mark that it began
+// (devices/hexagon/unit_record.h).
 #pragma once
 #include <string>
 #include <vector>

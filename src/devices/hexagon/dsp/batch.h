@@ -108,8 +108,9 @@ class Batch {
                        uint32_t inputs);
 
   struct UnitPlan {
-    // Offsets and sizes in the matrix unit's memory; row_tiles: of 32 rows that lie there at a time.
-    uint32_t blocks, stripes, row_tiles, slot, slots, ring, results, tables;
+    // Offsets and sizes in the matrix unit's memory; row_tiles: of 32 rows that lie there at a
+    // time; waiting: tiles of weights that do.
+    uint32_t blocks, stripes, row_tiles, slot, waiting, ring, results, tables;
     // False: inputs do not fit, whatever the rows.
     bool lay(const Matrix& unit, uint32_t rows, uint32_t inputs);
   };
@@ -118,7 +119,7 @@ class Batch {
                         uint32_t inputs, int32_t* exponents);
   bool multiply_rows_by_unit(const UnitPlan& plan, const Product* products, uint32_t tiles, const float* x,
                              uint32_t first_row, uint32_t rows, uint32_t inputs, int32_t* exponents);
-  // Of some ops, by turns: whether sums that are computed again agree.
+  // Whether sums of some ops, by turns, agree with those that are computed again.
   bool unit_agrees(const Product* products, uint32_t tiles, const float* x, uint32_t rows, uint32_t inputs);
 
   Buffers& buffers_;

@@ -34,10 +34,10 @@ bool Batch::UnitPlan::lay(const Matrix& unit, uint32_t rows, uint32_t inputs) {
   const uint32_t room = unit.bytes - kFixed, needed = quotient_up(rows, kUnitTile);
   const uint32_t most = room < 3 * slot + kResultBytes ? 1 : (room - 2 * slot) / (slot + kResultBytes);
   row_tiles = needed < most ? needed : most;
-  slots = (room - row_tiles * (slot + kResultBytes)) / kUnitStripeBytes;
-  if (slots > kMostUnitSlots) slots = kMostUnitSlots;
+  const uint32_t ring_bytes = room - row_tiles * (slot + kResultBytes);
+  for (waiting = 1; 2 * waiting * slot <= ring_bytes && 2 * waiting * stripes <= kMostUnitSlots;) waiting *= 2;
   ring = row_tiles * slot;
-  results = ring + slots * kUnitStripeBytes;
+  results = ring + waiting * slot;
   tables = results + row_tiles * kResultBytes;
   return true;
 }
@@ -71,7 +71,7 @@ bool Batch::multiply_rows_by_unit(const UnitPlan& plan, const Product* products,
       if (2 * pair + i < rows) exponents[2 * pair + i] = both[i];
   });
 
-  UnitRing ring(tiles, plan.stripes, plan.slots);
+  UnitRing ring(tiles, plan.stripes, plan.waiting);
   const auto product_of = [&](uint32_t tile) {
     const Product* p = products;
     while (tile >= p->last) ++p;

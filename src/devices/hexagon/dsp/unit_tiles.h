@@ -40,8 +40,8 @@ void unit_weights(Format format, const uint8_t* tile, uint32_t first, uint32_t l
 void unit_results(Format format, const uint8_t* results, const int32_t* exponents, const uint8_t* tile, uint32_t rows,
                   float* y, uint32_t stride, uint32_t columns);
 
-// Whether y may be the product of a row with output n of a tile: computed again in scalar floats, and within the
-// roundings above and those of a sum whose steps are off by up to 2^-21 of it. True where no float could tell.
+// Whether y may be the product of a row with output n of a tile, which is computed again in scalar floats. It may be
+// off by the roundings above, and each step of a sum by 2^-21 of it. True where no float could tell.
 bool unit_sum_fits(Format format, const uint8_t* tile, uint32_t n, const float* x, uint32_t blocks, float y);
 
 // The definitions in plain C++.

@@ -109,7 +109,7 @@ inline __attribute__((always_inline)) void put_weights(const Scales& s, const HV
 
 // A block's sixteen vectors, each of two inputs.
 //
-// Q4_0: q is 0, or its magnitude a power of two times 4, 5, 6 or 7 quarters. So of a scale's products four are made, and
+// Q4_0: q is 0, or its magnitude a power of two times 4, 5, 6 or 7 quarters. So four products of a scale are made, and
 // each weight takes one of them by the two lowest bits of its table's word, in either byte. The rest of the word is
 // added: sign and power of two, and a bit that says that q is not 0. What the three bits add is taken from the products
 // before. An output without a scale has q = 0.

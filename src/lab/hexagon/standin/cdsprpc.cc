@@ -26,9 +26,9 @@
 //                           Sessions opened from now on: hardware=N: threads that run at a time, scatter=SEED: buffers
 //                           are mapped anywhere; vtcm=BYTES: there is a modelled matrix unit with so much memory,
 //                           unit=STATUS is what a vote for its power gets, locks=0: no thread gets it, lies=N, swaps=1,
-//                           drifts=N, hangs=N: how it errs (dsp/hmx_model.h). slow=N: every answer takes N times as long; batch_us, map_us,
-//                           map_us_mb: a batch, a mapping, a MB of it take that much longer, as a profile of `llada
-//                           doctor` says. "" none
+//                           drifts=N, hangs=N: how it errs (dsp/hmx_model.h). slow=N: every answer takes N times as
+//                           long; batch_us, map_us, map_us_mb: a batch, a mapping, a MB of it take that much longer, as
+//                           a profile of `llada doctor` says. "" none
 //   llada_standin_sync(d, f) what DMA_BUF_IOCTL_SYNC is to Linux's buffers
 // and reads LLADA_HEXAGON_QEMU (the emulator, qemu-hexagon), LLADA_HEXAGON_LOG (a file for what it prints),
 // LLADA_HEXAGON_FILES (a folder: buffers are unnamed files there instead of memory), LLADA_CDSPRPC_FAULT and
