@@ -80,8 +80,8 @@ TEST_F(UnitUse, IsTheMatrixUnitOnlyWhereItsTestHasPassed) {
   EXPECT_TRUE(warnings_.empty()) << warnings_[0];
 }
 
-// Steps of one row, of four and of nine: a row that is computed again has its bits, so K/V that is refreshed equals full
-// recomputation.
+// Steps of one row, of three and of nine: a row that is computed again has its bits, so K/V that is refreshed equals
+// full recomputation.
 TEST_F(UnitUse, ARowDoesNotKnowItsStep) {
   record(UnitRecord{State::passed, {}});
   const auto device = hexagon(with(HexagonUnit::matrix));

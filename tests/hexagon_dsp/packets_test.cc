@@ -74,8 +74,8 @@ TEST_F(HexagonPackets, PerMultiplyAccumulateOfAttention) {
   EXPECT_GT(each, 1.0 / 64);
 }
 
-// Around the matrix unit, whose own work the emulator does not time: 64 more outputs of 4,096 inputs are 256 blocks of 32
-// by 32 weights to widen, with the ends of their tiles; a row more is an end more.
+// Around the matrix unit, whose own work the emulator does not time: 64 more outputs of 4,096 inputs are 256 blocks of
+// 32 by 32 weights to widen, with the ends of their tiles; a row more is an end more.
 TEST_F(HexagonPackets, PerBlockAndPerResultOfTheMatrixUnit) {
   constexpr int64_t kInputs = 4096;
   start(32 << 20, 8 << 20);

@@ -1,6 +1,6 @@
-// The ring of stripes by itself, with plain memory in place of the matrix unit: every stripe is widened once, met by the
-// multiplication with its bytes, and its tile finished once, whoever does what. Under tsan, that all of this is ordered;
-// and a product on the module's threads, which has the bits of one thread.
+// The ring of stripes by itself, with plain memory in place of the matrix unit: every stripe is widened once, met by
+// the multiplication with its bytes, and its tile finished once, whoever does it. Under tsan, that all of this is
+// ordered; and a product on the module's threads, which has the bits of one thread.
 // labels of this file: threads
 #include "devices/hexagon/dsp/unit_ring.h"
 
