@@ -64,6 +64,7 @@ void* os_map(int32_t fd, uint32_t bytes, bool, uint32_t* error) {
 uint32_t os_unmap(void*, uint32_t, int32_t) { return 0; }
 uint32_t os_map_call() { return 2; }
 uint32_t os_vote(bool, int32_t*) { return 0; }
+uint32_t os_vote_matrix(bool, int32_t*) { return 0; }
 uint64_t os_microseconds() {
   if (scribbling) scribble();
   return 0;
@@ -73,10 +74,10 @@ Matrix os_matrix() {
   return {vtcm.data, vtcm.bytes};
 }
 bool os_lock_matrix(const Matrix& unit) {
-  hmx_model_memory(unit.memory, unit.bytes, true);
+  hmx_model_memory(unit.memory, unit.bytes, HMX_RIGHT, 0);
   return true;
 }
-void os_unlock_matrix() { hmx_model_memory(nullptr, 0, false); }
+void os_unlock_matrix() { hmx_model_memory(nullptr, 0, HMX_RIGHT, 0); }
 uint64_t os_packets() { return 0; }
 void os_log(const char*) {}
 uint32_t os_threads() { return 1; }

@@ -32,6 +32,14 @@ Status set_dsp_option(DeviceSpec& spec, std::string_view key, const std::string&
   } else if (key == "library") {
     if (value.empty()) return invalid("library: found '', needed a file");
     dsp.library = value;
+  } else if (key == "unit") {
+    for (const auto& [name, unit] : {std::pair{"vector", HexagonUnit::vector}, std::pair{"matrix", HexagonUnit::matrix},
+                                     std::pair{"auto", HexagonUnit::automatic}})
+      if (value == name) {
+        dsp.unit = unit;
+        return {};
+      }
+    return invalid("unit: found '{}', needed vector, matrix or auto", value);
   } else if (key == "sessions") {
     const auto n = number_before(value, "");
     if (!n || *n != std::floor(*n) || *n < 1 || *n > 8) return invalid("sessions: found '{}', needed 1 to 8", value);
@@ -65,7 +73,7 @@ Status set_cuda_option(CudaOptions& gpu, std::string_view key, const std::string
 
 Error unknown_option(const DeviceSpec& spec, const DevicePlugin* plugin, std::string_view key) {
   const std::string_view own = spec.plugin    ? spec.plugin->options()
-                               : spec.hexagon ? "sessions, positions, library, profile, space, deadline"
+                               : spec.hexagon ? "sessions, positions, library, profile, space, deadline, unit"
                                               : "";
   return invalid("'{}': needed one of {}{}{}, fallback{}{}", key, spec.cuda ? "budget, products" : "window, ", own,
                  spec.cuda ? "" : ", memory, grain, head", plugin != nullptr && !plugin->options().empty() ? ", " : "",
@@ -89,8 +97,8 @@ Status set_option(DeviceSpec& spec, const DevicePlugin* plugin, std::string_view
   if (spec.cuda) return set_cuda_option(spec.gpu, key, value, unknown_option(spec, plugin, key));
   if (!spec.plugin && !spec.hexagon)
     return invalid("'{}': only for {}", key, key == "budget" || key == "products" ? "cuda" : "sim and hexagon");
-  if (spec.hexagon &&
-      (key == "sessions" || key == "library" || key == "space" || key == "deadline" || key == "positions"))
+  if (spec.hexagon && (key == "sessions" || key == "library" || key == "space" || key == "deadline" ||
+                       key == "positions" || key == "unit"))
     return set_dsp_option(spec, key, value);
   if (spec.hexagon && key == "profile") {
     LLADA_TRY(spec.measured, read_measured_dsp(value));

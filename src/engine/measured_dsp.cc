@@ -18,6 +18,9 @@ Result<MeasuredDsp> parse_measured_dsp(const Json& dsp, std::string_view origin)
   const auto strange = [](char c) { return static_cast<unsigned char>(c) < 0x20 || std::strchr("/?&;", c) != nullptr; };
   if (!found.module.ends_with(".so") || found.module.size() > kLongest || std::ranges::any_of(found.module, strange))
     return fields.unfit("module", "the name of a .so file");
+  if (fields.has("unit")) {
+    LLADA_TRY(found.unit, fields.text("unit"));
+  }
   LLADA_TRY_STATUS(fields.finish());
   return found;
 }

@@ -8,7 +8,9 @@
 #include "bench/machine.h"
 #include "devices/hexagon/hexagon_device.h"
 #include "devices/hexagon/known_space.h"
+#include "devices/hexagon/unit_record.h"
 #include "lab/hexagon/experiments.h"
+#include "lab/hexagon/unit_trial.h"
 
 namespace llada::lab {
 namespace {
@@ -33,7 +35,10 @@ class Examination {
       coherency();
       space();
       sessions();
-      if (multiplies) write_profile();
+      if (multiplies) {
+        matrix_unit();  // the last step that asks the DSP, which may not come back
+        write_profile();
+      }
     }
     return std::move(checkup_);
   }
@@ -230,6 +235,50 @@ class Examination {
          second ? "two at a time" : fmt::format("one: a second was refused: {}", second.error().message));
   }
 
+  // The mark that its test began is on disk before the unit's first instruction, and stays where the test never ended.
+  void matrix_unit() {
+    using State = hexagon::UnitRecord::State;
+    constexpr std::string_view kWhat = "matrix unit";
+    const auto said = [&](Kind kind, const std::string& text) {
+      unit_said_ = text;
+      tell(kind, std::string(kWhat), text);
+    };
+    const hexagon::UnitRecords records(options_.cache, *library_, *session_);
+    if (records.read().state == State::began) return said(Kind::less, "not asked: " + records.refusal());
+    const auto votes = session_->vote_unit(true);
+    if (!votes) return said(Kind::bad, votes.error().message);
+    if (session_->unit_bytes() == 0)
+      return said(Kind::less, fmt::format("none: {} was refused; products are the vector unit's",
+                                          hexagon::describe_refusal(*votes)));
+    if (const Status marked = records.write({State::began, {}}); !marked)
+      return said(Kind::less,
+                  fmt::format("not asked, since no mark can be kept that its test began: {}", marked.error().message));
+    hexagon::UnitTrialSize size{.timed = options_.repeats, .deadline_s = options_.deadline_s};
+    if (session_->info().emulated != 0) size.inputs = size.outputs = 96, size.rows = 33;
+    const auto trial = hexagon::try_unit(library_, session_, size);
+    if (!trial && !session_->alive())
+      return said(Kind::bad, fmt::format("{}; {}", trial.error().message, records.refusal()));
+    constexpr std::string_view kWho = "hexagon: ";
+    std::string why = !trial ? trial.error().message : trial->why;
+    if (why.starts_with(kWho)) why.erase(0, kWho.size());
+    const Status kept = records.write(why.empty() ? hexagon::UnitRecord{State::passed, {}}
+                                                  : hexagon::UnitRecord{State::failed, "its test: " + why});
+    if (!kept) return said(Kind::bad, kept.error().message);
+    if (!why.empty()) return said(Kind::bad, fmt::format("{}: products stay the vector unit's", why));
+    std::vector<std::string> times;
+    for (const auto& t : trial->times)
+      times.push_back(fmt::format("{} row{} {:.2f} for {:.2f} ms", t.rows, t.rows == 1 ? "" : "s", t.matrix_us / 1e3,
+                                  t.vector_us / 1e3));
+    unit_macs_per_us_ =
+        static_cast<double>(size.rows * size.inputs * size.outputs) / std::max(trial->times.back().matrix_us, 1e-3);
+    said(Kind::good,
+         fmt::format("right, with {} KiB of memory{}; for the vector unit's times: {}; hash {:016x}; --device hexagon "
+                     "uses it from now on",
+                     session_->unit_bytes() >> 10,
+                     (votes->refused & WIRE_VOTE_MATRIX_CLOCK) != 0 ? " and a clock of the system's choice" : "",
+                     fmt::join(times, ", "), trial->hash));
+  }
+
   void write_profile() {
     if (space_ == 0) return;
     const WireInfo& info = session_->info();
@@ -253,6 +302,7 @@ class Examination {
     for (Number* rate : {&p.npu.attention_gflops, &p.npu.elementwise_gb_per_s})
       *rate = {rate->value * faster, std::nullopt, std::nullopt, 'I',
                fmt::format("{}'s, {:.3g} times as fast, as the measured product is", based_on, faster)};
+    if (unit_macs_per_us_ > 0) p.npu.matmul_gflops = measured(2 * unit_macs_per_us_ / 1e3), p.npu.row_tile.value = 32;
     p.npu.stream_gb_per_s = measured(weight_bytes_ / row_us_ / 1e3);
     p.npu.batch_us = measured(call_us_);
     p.window_gib = measured(static_cast<double>(space_) / 0x1p30);
@@ -263,7 +313,7 @@ class Examination {
     p.map_default = "busy";  // SOMR maps while the DSP computes
     p.head_on_npu = true;
     p.rival.clear();
-    p.dsp = {static_cast<int>(info.arch), static_cast<int>(info.threads), session_->module()};
+    p.dsp = {static_cast<int>(info.arch), static_cast<int>(info.threads), session_->module(), unit_said_};
     // Numbers that were not measured and matter most, a factor of two either way where nobody has said more.
     p.uncertain.clear();
     for (const auto& [path, number] :
@@ -284,6 +334,8 @@ class Examination {
   hexagon::MapPrice price_, busy_;
   int64_t space_ = 0;
   int sessions_ = 1;
+  std::string unit_said_;
+  double unit_macs_per_us_ = 0;  // 0: it is not used
 };
 
 }  // namespace

@@ -62,6 +62,15 @@ TEST_F(DeviceSpecs, WhatIsNoMeasuredProfileIsRefused) {
   EXPECT_NE(error("sim:v79-8elite,profile=x.json").find("'profile': needed one of"), std::string::npos);
 }
 
+TEST_F(DeviceSpecs, HexagonsUnitIsOneOfThree) {
+  for (const auto& [value, unit] : {std::pair{"vector", HexagonUnit::vector}, std::pair{"matrix", HexagonUnit::matrix},
+                                    std::pair{"auto", HexagonUnit::automatic}})
+    EXPECT_EQ(must(parse_device_spec(std::string("hexagon:unit=") + value, nullptr))->dsp.unit, unit);
+  EXPECT_EQ(must(parse_device_spec("hexagon", nullptr))->dsp.unit, HexagonUnit::automatic);
+  EXPECT_EQ(error("hexagon:unit=fast"), "device 'hexagon': unit: found 'fast', needed vector, matrix or auto");
+  EXPECT_EQ(error("cuda:unit=matrix"), "device 'cuda': 'unit': needed one of budget, products, fallback");
+}
+
 TEST_F(DeviceSpecs, HexagonDoesNotCopy) {
   EXPECT_EQ(error("hexagon:memory=copy"),
             "device 'hexagon': memory: found 'copy', but its slabs are mapped, needed plan or sessions");

@@ -166,6 +166,11 @@ WireReply DspProcess::unmap(uint32_t buffer) {
   return call(WIRE_UNMAP, &request, sizeof request);
 }
 
+WireReply DspProcess::vote(uint32_t flags) {
+  const WireMap request = {WIRE_MAGIC, WIRE_VERSION, 0, -1, 0, flags};
+  return call(WIRE_VOTE, &request, sizeof request);
+}
+
 WireReply DspProcess::run(const void* batch, uint32_t bytes, uint32_t channel) {
   return call(WIRE_RUN, batch, bytes, channel);
 }

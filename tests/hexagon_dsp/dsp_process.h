@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "devices/hexagon/dsp/hmx_model.h"
 #include "devices/hexagon/wire.h"
 #include "lab/hexagon/standin/ring.h"
 
@@ -51,10 +52,13 @@ class DspProcess {
 
   // What the system lacks from now on (RingLacks).
   void lack(uint32_t lacks) { ring().lacks = lacks; }
+  void err(uint32_t fault, uint32_t period = 0) { ring().unit_fault = fault, ring().unit_period = period; }
+  void refuse_unit(int32_t status) { ring().unit_status = status; }
 
   WireInfo query();
   WireReply map(uint32_t buffer, const SharedBuffer& memory, uint32_t bytes = 0, uint32_t flags = 0);
   WireReply unmap(uint32_t buffer);
+  WireReply vote(uint32_t flags);  // WireMapFlags
   WireReply run(const void* batch, uint32_t bytes, uint32_t channel = 0);
 
  private:

@@ -49,6 +49,9 @@ class DspTest : public testing::Test {
     scratch_ = std::make_unique<SharedBuffer>(16 << 20);
     dsp_ = std::make_unique<DspProcess>(0, vtcm);
     ASSERT_TRUE(dsp_->open());
+    if (vtcm > 0) {
+      ASSERT_EQ(dsp_->vote(WIRE_MAP_UP | WIRE_MAP_MATRIX).op, 0u);
+    }
     // Whatever is read and was not written shows: as floats these are not numbers, as indices far too large.
     std::memset(memory_->data(), 0xff, static_cast<size_t>(std::min<int64_t>(memory_->bytes(), 32 << 20)));
     std::memset(scratch_->data(), 0xff, static_cast<size_t>(scratch_->bytes()));
@@ -122,7 +125,7 @@ class DspTest : public testing::Test {
   std::vector<std::byte> batch(std::span<const WireOp> ops, uint32_t threads = 0) const {
     const WireBatch head = {WIRE_MAGIC,
                             WIRE_VERSION,
-                            7,
+                            sequence_,
                             static_cast<uint32_t>(ops.size()),
                             0,
                             threads,
@@ -166,7 +169,7 @@ class DspTest : public testing::Test {
   bool host_too_ = true;  // false: a test maps buffers of its own, or writes into them while a batch runs
   std::unique_ptr<DspProcess> dsp_;
   int64_t used_ = 0;
-  uint32_t polls_ = 0, units_ = 0;  // of WireBatch
+  uint32_t polls_ = 0, units_ = 0, sequence_ = 7;  // of WireBatch
 };
 
 }  // namespace llada::hexagon

@@ -50,7 +50,7 @@ class HexagonUnit : public DspTest {
     op.in[0] = put(std::span(x).first(static_cast<size_t>(rows * inputs)));
     op.weight[0] = weight_ = put_weight(weight);
     op.out[0] = reserve(rows * outputs * 4);
-    EXPECT_EQ(run(op).status, WIRE_OK);
+    EXPECT_EQ(run(op).status, wanted_);
     return get<float>(op.out[0], rows * outputs);
   }
   std::vector<float> by_integers(const TensorView& weight, const std::vector<float>& x, int64_t rows) {
@@ -61,6 +61,7 @@ class HexagonUnit : public DspTest {
   }
 
   WireWeight weight_{};
+  uint32_t wanted_ = WIRE_OK;  // status
 };
 
 TEST_F(HexagonUnit, IsOfferedWhereItsMemoryIsAndNowhereElse) {
@@ -173,50 +174,112 @@ TEST_F(HexagonUnit, ARowDoesNotKnowItsBatch) {
   const TensorView& view = wide.view;
   const std::vector<float>& x = wide.x;
   const auto all = product(view, x, kRows);
-  for (const int64_t first : {0, 20, 66}) {
-    const std::vector<float> part(x.begin() + first * kInputs, x.begin() + (first + 9) * kInputs);
-    const auto y = product(view, part, 9);
-    EXPECT_TRUE(std::equal(y.begin(), y.end(), all.begin() + first * kOutputs)) << first;
+  EXPECT_NE(all, by_integers(view, x, kRows)) << "the unit was not used";
+  for (const auto& [first, rows] : {std::pair<int64_t, int64_t>{0, 1}, {3, 4}, {20, 8}, {20, 9}, {66, 9}, {74, 1}}) {
+    const std::vector<float> part(x.begin() + first * kInputs, x.begin() + (first + rows) * kInputs);
+    const auto y = product(view, part, rows);
+    EXPECT_TRUE(std::equal(y.begin(), y.end(), all.begin() + first * kOutputs)) << first << " " << rows;
   }
 }
 
-TEST_F(HexagonUnit, MemoryDecidesHowManyTilesAreAtWorkAndNoBit) {
-  constexpr int64_t kInputs = 96, kOutputs = 330, kRows = 40;
+TEST_F(HexagonUnit, MemoryDecidesHowManyRowsAreThereAtATimeAndNoBit) {
+  constexpr int64_t kInputs = 96, kOutputs = 330, kRows = 70;
   const WideProduct wide(DType::Q4_0, kOutputs, kInputs, kRows);
-  const TensorView& view = wide.view;
-  const std::vector<float>& x = wide.x;
-  const auto all = product(view, x, kRows), integers = by_integers(view, x, kRows);
-  // Two tiles of rows, two slots of weights and the results of one tile each: the least.
-  constexpr uint32_t kLeast = 4 * dsp::kUnitStripeBytes + 4 * 2048 + 3 * 256;
-  for (const auto& [vtcm, unit] :
-       {std::pair<uint32_t, bool>{kLeast, true}, {3 * kLeast, true}, {kLeast - 256, false}}) {
+  const auto all = product(wide.view, wide.x, kRows), integers = by_integers(wide.view, wide.x, kRows);
+  // A tile of rows, a stripe of weights, and the results of four tiles: the least.
+  constexpr uint32_t kLeast = 2 * dsp::kUnitStripeBytes + 4 * 2048 + 3 * 256;
+  static_assert(kLeast < 256 << 10, "what a module asks for at least");
+  for (const uint32_t vtcm : {256u << 10, 320u << 10, 512u << 10}) {
     with_unit(vtcm);
-    EXPECT_EQ(product(view, x, kRows), unit ? all : integers) << vtcm;
+    EXPECT_EQ(product(wide.view, wide.x, kRows), all) << vtcm;
+  }
+  // The same rule for one row and many: 1,056 inputs are two stripes, which do not fit into the least memory.
+  with_unit(256 << 10);
+  for (const int64_t rows : {1, 9}) {
+    const WideProduct longer(DType::Q4_0, 32, 1056, rows);
+    EXPECT_EQ(product(longer.view, longer.x, rows), by_integers(longer.view, longer.x, rows)) << rows;
   }
 }
 
-TEST_F(HexagonUnit, FewRowsManyInputsAndStoredFloatsAreTheIntegerKernels) {
-  for (const auto& [type, inputs, rows] :
-       {std::tuple<DType, int64_t, int64_t>{DType::Q4_0, 64, 8}, {DType::Q4_0, 12288 + 32, 9}, {DType::F32, 64, 9}}) {
-    const WideProduct wide(type, 32, inputs, rows);
-    const TensorView& view = wide.view;
-    const std::vector<float>& x = wide.x;
-    EXPECT_EQ(product(view, x, rows), by_integers(view, x, rows)) << traits(type).name << inputs;
+TEST_F(HexagonUnit, ManyInputsAndStoredFloatsAreTheIntegerKernels) {
+  for (const auto& [type, inputs] : {std::pair<DType, int64_t>{DType::Q4_0, 12288 + 32}, {DType::F32, 64}}) {
+    const WideProduct wide(type, 32, inputs, 9);
+    EXPECT_EQ(product(wide.view, wide.x, 9), by_integers(wide.view, wide.x, 9)) << traits(type).name << inputs;
   }
 }
 
-// Whatever lies in its memory by then: the op is done again by integers, and the next one asks again.
-TEST_F(HexagonUnit, AUnitThatNoThreadIsGivenLeavesTheIntegerKernels) {
+// The session goes on without it: the host asks again for integers.
+TEST_F(HexagonUnit, AUnitThatNoThreadIsGivenEndsTheBatch) {
   constexpr int64_t kInputs = 96, kOutputs = 330, kRows = 40;
   const WideProduct wide(DType::Q4_0, kOutputs, kInputs, kRows);
-  const TensorView& view = wide.view;
-  const std::vector<float>& x = wide.x;
-  const auto given = product(view, x, kRows), integers = by_integers(view, x, kRows);
+  const auto given = product(wide.view, wide.x, kRows), integers = by_integers(wide.view, wide.x, kRows);
   host_too_ = false;  // its model is given
   dsp_->lack(RING_LACKS_UNIT);
-  EXPECT_EQ(product(view, x, kRows), integers);
+  wanted_ = WIRE_NO_UNIT;
+  product(wide.view, wide.x, kRows);
+  wanted_ = WIRE_OK;
+  EXPECT_EQ(by_integers(wide.view, wide.x, kRows), integers);
   dsp_->lack(0);
-  EXPECT_EQ(product(view, x, kRows), given);
+  EXPECT_EQ(product(wide.view, wide.x, kRows), given);
+}
+
+TEST_F(HexagonUnit, IsAskedForByVotesOneAfterTheOther) {
+  const auto with = [&](uint32_t vtcm, int32_t status, uint32_t lacks) {
+    dsp_ = std::make_unique<DspProcess>(0, vtcm);
+    dsp_->refuse_unit(status), dsp_->lack(lacks);
+    return dsp_->vote(WIRE_MAP_UP | WIRE_MAP_MATRIX);
+  };
+  struct Case {
+    uint32_t vtcm;
+    int32_t status;
+    uint32_t lacks, refused;
+    bool offered;
+  };
+  for (const Case& c : {Case{8 * kMiB, 0, 0, 0, true},
+                        {8 * kMiB, 20, 0, WIRE_VOTE_MATRIX, false},
+                        {0, 0, 0, WIRE_VOTE_MEMORY, false},
+                        {128 << 10, 0, 0, WIRE_VOTE_MEMORY, false},
+                        {8 * kMiB, 0, RING_LACKS_VOTES, WIRE_VOTE_ABSENT, false}}) {
+    const WireReply reply = with(c.vtcm, c.status, c.lacks);
+    EXPECT_EQ(reply.op, c.refused) << c.vtcm << " " << c.status;
+    EXPECT_EQ(reply.detail, static_cast<uint32_t>(c.status));
+    EXPECT_EQ(dsp_->query().units, c.offered ? uint32_t{WIRE_UNIT_MATRIX} : 0u) << c.vtcm << " " << c.status;
+    EXPECT_EQ(reply.lines, c.offered ? c.vtcm : 0u);
+  }
+}
+
+// A row of a batch that no vote has preceded, or whose vote was given back, meets no instruction of the unit.
+TEST_F(HexagonUnit, IsRefusedToABatchWithoutAVote) {
+  const WideProduct wide(DType::Q4_0, 32, 64, 9);
+  product(wide.view, wide.x, 9);
+  EXPECT_EQ(dsp_->vote(WIRE_MAP_MATRIX).op, 0u);
+  EXPECT_EQ(dsp_->query().units, 0u);
+  wanted_ = WIRE_UNSUPPORTED, host_too_ = false;
+  product(wide.view, wide.x, 9);
+}
+
+// Of each op in 64 batches one is computed again, whichever of its results are wrong.
+TEST_F(HexagonUnit, SampledSumsFindAUnitThatErrs) {
+  constexpr int64_t kRows = 40, kInputs = 256;
+  const auto stored = kernels::testing::make_weights(DType::Q8_0, 96, kInputs, Fill::random, 5);
+  const auto view = kernels::testing::view(DType::Q8_0, stored, 96, kInputs);
+  const auto x = kernels::testing::normal_rows(kRows, kInputs, 9);
+  host_too_ = false;
+  for (const uint32_t fault : {HMX_LIES, HMX_SWAPS}) {
+    dsp_->err(fault, 1);
+    for (const uint32_t sequence : {63u, 64u, 6464u}) {
+      sequence_ = sequence, wanted_ = sequence % 64 == 0 ? WIRE_NO_UNIT : WIRE_OK;
+      product(view, x, kRows);
+    }
+  }
+}
+
+TEST_F(HexagonUnit, SampledSumsNeverBlameAUnitThatIsRight) {
+  for (const DType type : {DType::Q4_0, DType::Q8_0, DType::F16, DType::BF16})
+    for (const int64_t inputs : {32, 1056}) {
+      const WideProduct wide(type, 64, inputs, 24);
+      for (sequence_ = 0; sequence_ < 64 * 6; sequence_ += 64) product(wide.view, wide.x, 24);
+    }
 }
 
 TEST_F(HexagonUnit, ARowThatIsNotFiniteHasNoFiniteProductAndNoNeighbours) {
@@ -276,7 +339,7 @@ TEST(HexagonUnitModel, FaultsOnOperandsThatHardwareCannotHave) {
   const auto memory = std::make_unique<Memory>();
   uint8_t* const at = memory->bytes;
   std::fill_n(at, sizeof memory->bytes, uint8_t{0});
-  hmx_model_memory(at, sizeof memory->bytes, true);
+  hmx_model_memory(at, sizeof memory->bytes, HMX_RIGHT, 0);
   dsp::unit_table(at);
   dsp::unit_clear();
   dsp::unit_multiply(at, at + kRegion, 32);
@@ -289,7 +352,7 @@ TEST(HexagonUnitModel, FaultsOnOperandsThatHardwareCannotHave) {
   EXPECT_DEATH(dsp::unit_multiply(at + 2 * kRegion, at, 1), "") << "beyond its memory";
   EXPECT_DEATH(dsp::unit_table(at + 128), "") << "a table that is not aligned";
   EXPECT_DEATH(dsp::unit_store(at + 128), "") << "results that are not aligned";
-  hmx_model_memory(nullptr, 0, false);
+  hmx_model_memory(nullptr, 0, HMX_RIGHT, 0);
   EXPECT_DEATH(dsp::unit_multiply(at, at, 1), "") << "by a thread that has no unit";
 }
 

@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 
+#include "formats/temp_folder.h"
 #include "hexagon/hexagon_tools.h"
 
 namespace llada::lab {
@@ -25,15 +26,17 @@ class HexagonCheckup : public testing::Test {
     EXPECT_TRUE(dsp_processes().empty());
     EXPECT_EQ(shared_buffers(), 0);
   }
-  static Checkup examine(const std::string& phone) {
+  static Checkup examine(const std::string& phone, const std::string& cache = {}, double deadline_s = 30) {
     play_phone(phone);
     return check_hexagon({.library = standin_path(),
+                          .cache = cache,
                           .space_step = 4 << 20,
                           .space_bytes = 64 << 20,
                           .large_map = 4 << 20,
                           .outputs = 32,
                           .calls = 3,
-                          .repeats = 1});
+                          .repeats = 1,
+                          .deadline_s = deadline_s});
   }
   static const Finding& found(const Checkup& checkup, const std::string& what) {
     static const Finding none;
@@ -93,6 +96,83 @@ TEST_F(HexagonCheckup, OfADspThatRefusesWhatItCan) {
   EXPECT_NE(window.find("; --device hexagon:sessions=2 gives two"), std::string::npos) << window;
   ASSERT_TRUE(checkup.profile);
   EXPECT_EQ(checkup.profile->sessions.value, 1);
+}
+
+// ---- The self-test of a matrix unit. Its mark is a file of the folder for caches.
+
+std::string mark(const TempFolder& folder) {
+  std::ifstream file(folder.path() + "/hexagon-unit");
+  std::string identity, state;
+  std::getline(file, identity), std::getline(file, state);
+  return state;
+}
+
+TEST_F(HexagonCheckup, AMatrixUnitThatIsRightPassesAndIsInTheProfile) {
+  const TempFolder cache;
+  const Checkup checkup = examine("vtcm=1048576", cache.path());
+  const Finding& unit = found(checkup, "matrix unit");
+  EXPECT_EQ(unit.kind, Kind::good) << unit.text;
+  for (const char* part : {"right, with 1024 KiB of memory; ", "1 row ", "9 rows ", "32 rows ", "33 rows ", "; hash "})
+    EXPECT_NE(unit.text.find(part), std::string::npos) << unit.text;
+  EXPECT_EQ(mark(cache), "passed");
+  ASSERT_TRUE(checkup.profile);
+  const auto read = parse_profile(profile_text(*checkup.profile), "written");
+  ASSERT_TRUE(read) << read.error().message;
+  EXPECT_EQ(read->dsp->unit, unit.text);
+  EXPECT_EQ(read->npu.row_tile.value, 32);
+}
+
+// Before any of its instructions, so there is no mark.
+TEST_F(HexagonCheckup, AMatrixUnitThatIsNotGivenIsNotTested) {
+  const TempFolder cache;
+  for (const auto& [phone, why] :
+       {std::pair{"", "none: its memory, or the unit itself was refused; products are the vector unit's"},
+        {"vtcm=65536", "none: its memory, or the unit itself was refused; products are the vector unit's"},
+        {"vtcm=1048576,unit=20", "none: its power (unsupported (20)) was refused; products are the vector unit's"}}) {
+    const Checkup checkup = examine(phone, cache.path());
+    EXPECT_EQ(found(checkup, "matrix unit").kind, Kind::less);
+    EXPECT_EQ(found(checkup, "matrix unit").text, why);
+    EXPECT_EQ(mark(cache), "");
+  }
+  EXPECT_EQ(found(examine("vtcm=1048576"), "matrix unit").text,
+            "not asked, since no mark can be kept that its test began: there is no folder for caches, needed for the "
+            "matrix unit's test");
+}
+
+TEST_F(HexagonCheckup, AMatrixUnitThatErrsFailsByThePartThatSeesIt) {
+  const TempFolder cache;
+  for (const auto& [phone, says] :
+       {std::pair{"lies=40", "failed: its test: "},
+        {"lies=1", "failed: its test: the sum of 32 whole numbers in row 0, output 0 is "},
+        {"swaps=1", "failed: its test: the sum of 32 whole numbers in row 0, output "},
+        {"drifts=1", "failed: its test: the sum of 32 whole numbers in row "},
+        {"drifts=301", "failed: its test: repetition "},
+        {"locks=0", "failed: its test: an experiment: the DSP answered op 0: no matrix unit"}}) {
+    const Checkup checkup = examine(std::string("vtcm=1048576,") + phone, cache.path());
+    const Finding& unit = found(checkup, "matrix unit");
+    EXPECT_EQ(unit.kind, Kind::bad) << phone << ": " << unit.text;
+    EXPECT_TRUE(mark(cache).starts_with(says)) << phone << ": " << mark(cache);
+    ASSERT_TRUE(checkup.profile) << "the vector unit is as good as before";
+    EXPECT_EQ(checkup.profile->dsp->unit, unit.text);
+  }
+}
+
+// The call ends in bounded time, the mark stays, and the unit is not touched again until somebody deletes it.
+TEST_F(HexagonCheckup, AMatrixUnitThatHangsIsNotAskedAgain) {
+  const TempFolder cache;
+  const std::string again =
+      "its test began and did not end, so the DSP or the phone may have hung: to try again, delete " + cache.path() +
+      "/hexagon-unit and run llada-study doctor --device hexagon";
+  const Checkup hung = examine("vtcm=1048576,hangs=1", cache.path(), 1);
+  EXPECT_EQ(found(hung, "matrix unit").kind, Kind::bad);
+  EXPECT_EQ(found(hung, "matrix unit").text,
+            "running a batch: no answer within 1 s; the DSP process was killed; " + again);
+  EXPECT_EQ(mark(cache), "began");
+  EXPECT_TRUE(hung.profile);
+  EXPECT_EQ(found(examine("vtcm=1048576", cache.path()), "matrix unit").text, "not asked: " + again);
+  EXPECT_EQ(mark(cache), "began");
+  std::filesystem::remove(cache.path() + "/hexagon-unit");
+  EXPECT_EQ(found(examine("vtcm=1048576", cache.path()), "matrix unit").kind, Kind::good);
 }
 
 TEST_F(HexagonCheckup, OfADspThatCannotBeUsedHasOneLineAndNoProfile) {

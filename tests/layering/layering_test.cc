@@ -65,7 +65,7 @@ const std::vector<Layer> kTable = {
     {"lab/bench",
      {"bench", "study", "eval", "engine", "base", "tensor", "kernels", "graph", "decode", "memory", "models", "devices",
       "sched"}},
-    {"lab/hexagon", {"devices/hexagon", "base"}},
+    {"lab/hexagon", {"devices/hexagon", "tensor", "base"}},
     {"lab/hexagon/standin", {"devices/hexagon", "devices/hexagon/dsp"}},
 };
 

@@ -42,8 +42,8 @@ TEST(Profile, BuiltInOnesAreTheFilesAndEveryNumberHasASource) {
     }
     EXPECT_EQ(profile.uncertain.size(), 3u);
   }
-  EXPECT_EQ(names, (std::vector<std::string>{"a6000-pcie4", "rtx4060-pcie4", "sm8750-paper", "v75-8gen3", "v75-hvx",
-                                             "v79-8elite", "v79-hvx", "v81-8elite-gen5"}));
+  EXPECT_EQ(names, (std::vector<std::string>{"a6000-pcie4", "rtx4060-pcie4", "sm8750-paper", "v75-8gen3", "v75-hmx",
+                                             "v75-hvx", "v79-8elite", "v79-hmx", "v79-hvx", "v81-8elite-gen5"}));
 }
 
 TEST(Profile, ValuesArriveWhereTheyBelong) {
@@ -165,7 +165,7 @@ TEST(Profile, WhatIsSaidOfADspIsChecked) {
 TEST(Profile, AnUnknownNameListsTheKnownOnes) {
   EXPECT_EQ(why_not(load_profile("v80")),
             "profile: found 'v80', needed a .json file or one of a6000-pcie4, rtx4060-pcie4, sm8750-paper, "
-            "v75-8gen3, v75-hvx, v79-8elite, v79-hvx, v81-8elite-gen5");
+            "v75-8gen3, v75-hmx, v75-hvx, v79-8elite, v79-hmx, v79-hvx, v81-8elite-gen5");
   const auto file = load_profile("no/such.json");
   ASSERT_FALSE(file);
   EXPECT_EQ(exit_status(file.error()), 2);

@@ -87,7 +87,7 @@ class Builder {
                    0,
                    static_cast<uint32_t>(passing_.size()),
                    flags,
-                   0,
+                   s_.units,
                    0};
     const auto append = [&](const void* data, size_t bytes) {
       const auto* from = static_cast<const std::byte*>(data);

@@ -65,6 +65,7 @@ struct BatchSources {
   std::function<bool(const Buffer&)> passes = {};
   std::shared_ptr<Buffer> flags = {};
   uint32_t threads = 0;  // of the DSP; 0: all
+  uint32_t units = 0;    // WireUnit that may be used
   uint64_t sequence = 0;
 };
 

@@ -14,6 +14,7 @@
 #include "devices/hexagon/mapped_slabs.h"
 #include "devices/hexagon/pending.h"
 #include "devices/hexagon/reserve.h"
+#include "devices/hexagon/unit_use.h"
 #include "devices/host_passes.h"
 #include "devices/value_plan.h"
 
@@ -83,19 +84,20 @@ class Hexagon final : public HexagonDevice {
         fewer_ = fmt::format("{}; {} of {} sessions are used", session.error().message, i, options_.sessions);
         options_.sessions = i;
         if (options_.warn) options_.warn(fewer_);
-        return {};
+        break;
       }
       if (!session) return std::unexpected(session.error());
       sessions_.push_back(std::move(*session));
       ++counters_.sessions_opened;
     }
-    return {};
+    return unit_.take(options_, *library_, sessions_);
   }
 
   // Large mappings may find no room where small ones do, so they are parted first. Then the bytes mapped at a refusal
   // are the window; where a buffer beside the weights was refused, room for it is made.
   std::string narrow() override {
     slabs_.finish();
+    if (std::string line = unit_.lost(); !line.empty()) return line;
     if (!fewer_.empty()) return std::exchange(fewer_, {});
     if (slabs_.empty() || !all_alive()) return {};
     std::optional<Session::Refusal> refusal;
@@ -391,6 +393,7 @@ class Hexagon final : public HexagonDevice {
                              .passes = [&](const Buffer& b) { return numbers.contains(&b); },
                              .flags = flags_,
                              .threads = static_cast<uint32_t>(options_.threads),
+                             .units = unit_.units(),
                              .sequence = ++sequence_};
         wrote_rows(run, first, last, KvViewer::dsp);
         LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
@@ -399,8 +402,9 @@ class Hexagon final : public HexagonDevice {
         if (!progress->built) progress->ops_at = batch.ops_at, progress->built = true;
         const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
         const double waits = options_.deadline_s * static_cast<double>(std::exchange(maps, 0));
-        LLADA_TRY(const WireReply reply,
-                  session.run(batch.bytes, sequence_, options_.deadline_s + waits + batch.macs / slowest));
+        const auto answer = session.run(batch.bytes, sequence_, options_.deadline_s + waits + batch.macs / slowest);
+        if (!answer) unit_.give_up("a batch with the matrix unit did not end");
+        LLADA_TRY(const WireReply reply, answer);
         staging_.out.buffer()->take();
         counters_.lines += reply.lines;
         if (reply.status == WIRE_NO_SCRATCH && reply.detail > scratch_->bytes()) {
@@ -411,6 +415,9 @@ class Hexagon final : public HexagonDevice {
         ++counters_.batches;
         counters_.packets += static_cast<int64_t>(reply.packets);
         counters_.maps_beside += reply.maps_beside;
+        if (reply.status == WIRE_NO_UNIT)
+          unit_.lose(reply.detail == 0 ? "the matrix unit was not given to a thread"
+                                       : fmt::format("a sum of the matrix unit in op {} is wrong", reply.op));
         if (reply.status != WIRE_OK)
           return failed("hexagon: running ops {} to {}: {}", first, last - 1, describe(reply));
         counters_.dsp_ops += static_cast<int64_t>(last - first);
@@ -434,6 +441,7 @@ class Hexagon final : public HexagonDevice {
   Placement placement_;
   std::unique_ptr<Device> host_;
   int64_t window_ = 0;
+  UnitUse unit_;
   std::string fewer_;  // why there are fewer sessions than the slabs were to be defined for
   std::vector<std::shared_ptr<Session>> sessions_;
   std::shared_ptr<Buffer> arena_, scratch_, flags_, host_arena_;

@@ -8,6 +8,11 @@
 // does so in a run on the host, in a side pass, and as the fallback. Ops without code for the DSP, and steps of more
 // rows than a batch takes, always run on the given host device.
 //
+// A matrix unit is used where its self-test has passed (unit_record.h). It then has the products of all rows of all
+// steps, however few, so that a row does not know its batch. The host stays with integers: for ops that it replaces,
+// side passes, steps of more than kHexagonRows rows. A unit that is lost, or whose sampled sum is wrong, is not asked
+// again: one line, and the step is computed once more by integers (narrow()).
+//
 // Every failure of the DSP is an error of the call that met it, in bounded time. Failures are: its process ends, a call
 // does not return, a reply is invalid, a mapping is refused. The device starts a new session when slabs are defined
 // next. After a refused mapping the window shrinks to the bytes mapped by then (Window::narrow).
@@ -23,6 +28,9 @@
 
 namespace llada {
 
+// Who multiplies matrices: the vector unit's integers, the matrix unit, or the latter where its test has passed.
+enum class HexagonUnit : uint8_t { vector, matrix, automatic };
+
 struct HexagonOptions {
   std::string library = {};                   // libcdsprpc; empty: searched for (hexagon/library.h)
   std::string module = {};                    // module that the DSP has loaded before; empty: one of Library::modules()
@@ -32,6 +40,7 @@ struct HexagonOptions {
   std::optional<int64_t> space_bytes = {};    // address space of an emulated session; absent: window and reserve
   double deadline_s = 10;                     // of a call, beside the time that a batch's work may take
   bool head_on_dsp = true;
+  HexagonUnit unit = HexagonUnit::automatic;
   std::string cache = {};                             // folder for findings about the DSP; empty: none are kept
   int threads = 0;                                    // of the DSP; 0: all
   std::function<void(const std::string&)> warn = {};  // a line for everything that differs from the request

@@ -50,10 +50,17 @@ struct Session::Worker {
 };
 
 std::string describe(const WireReply& reply) {
-  constexpr const char* kNames[] = {"done",        "bad batch",   "bad op",      "bad ref",
-                                    "unsupported", "map refused", "busy buffer", "scratch too small"};
+  constexpr const char* kNames[] = {"done",        "bad batch",         "bad op",
+                                    "bad ref",     "unsupported",       "map refused",
+                                    "busy buffer", "scratch too small", "no matrix unit"};
   return fmt::format("op {}: {} (detail {})", reply.op,
                      reply.status < std::size(kNames) ? kNames[reply.status] : "unknown status", reply.detail);
+}
+
+std::string describe_refusal(const Session::Votes& votes) {
+  if ((votes.refused & WIRE_VOTE_ABSENT) != 0) return "the DSP's system takes no votes";
+  if ((votes.refused & WIRE_VOTE_MATRIX) != 0) return fmt::format("its power ({})", aee_name(votes.status));
+  return "its memory, or the unit itself";
 }
 
 std::string describe(const Library& library, const WireInfo& info) {
@@ -144,18 +151,27 @@ Status Session::empty_call() {
 }
 
 Result<Session::Votes> Session::vote(bool up) {
-  constexpr std::string_view kWhat = "voting for clock and vector units";
-  const WireMap request{WIRE_MAGIC, WIRE_VERSION, 0, -1, 0, up ? uint32_t{WIRE_MAP_UP} : 0};
+  LLADA_TRY(votes_, vote_for(up ? uint32_t{WIRE_MAP_UP} : 0, "voting for clock and vector units"));
+  return votes_;
+}
+
+Result<Session::Votes> Session::vote_unit(bool up) {
+  return vote_for(WIRE_MAP_MATRIX | (up ? uint32_t{WIRE_MAP_UP} : 0), "voting for the matrix unit");
+}
+
+Result<Session::Votes> Session::vote_for(uint32_t flags, std::string_view what) {
+  const WireMap request{WIRE_MAGIC, WIRE_VERSION, 0, -1, 0, flags};
   WireReply reply{};
   const std::lock_guard alone(runs_.mutex);
   LLADA_TRY_STATUS(check_alive());
   LLADA_TRY(const int status, invoke(runs_, WIRE_VOTE, std::as_bytes(std::span(&request, 1)),
-                                     std::as_writable_bytes(std::span(&reply, 1)), deadline_s_, kWhat));
-  if (status == AEE_ECONNRESET) LLADA_TRY_STATUS(die(fmt::format("{}: the DSP process ended: start again", kWhat)));
-  if (status != AEE_SUCCESS) LLADA_TRY_STATUS(die(fmt::format("{}: {}; {}", kWhat, aee_name(status), advice(status))));
-  if (reply.magic != WIRE_MAGIC || reply.op > 15)
-    LLADA_TRY_STATUS(die(fmt::format("{}: the answer is garbage: take the module of this build", kWhat)));
-  return votes_ = {reply.op, static_cast<int>(reply.detail)};
+                                     std::as_writable_bytes(std::span(&reply, 1)), deadline_s_, what));
+  if (status == AEE_ECONNRESET) LLADA_TRY_STATUS(die(fmt::format("{}: the DSP process ended: start again", what)));
+  if (status != AEE_SUCCESS) LLADA_TRY_STATUS(die(fmt::format("{}: {}; {}", what, aee_name(status), advice(status))));
+  if (reply.magic != WIRE_MAGIC || reply.op >= 2 * WIRE_VOTE_MEMORY)
+    LLADA_TRY_STATUS(die(fmt::format("{}: the answer is garbage: take the module of this build", what)));
+  unit_bytes_ = reply.lines;
+  return Votes{reply.op, static_cast<int>(reply.detail)};
 }
 
 void Session::refused(const Buffer& buffer) {
@@ -422,7 +438,7 @@ Result<WireReply> Session::run(std::span<const std::byte> batch, uint64_t sequen
   if (status != AEE_SUCCESS) return dead(fmt::format("running a batch: {}", aee_name(status)));
   // A batch that is none has no sequence to come back.
   const bool mine = reply.sequence == sequence || reply.status == WIRE_BAD_BATCH;
-  if (reply.magic != WIRE_MAGIC || !mine || reply.status > WIRE_NO_SCRATCH || reply.op > ops ||
+  if (reply.magic != WIRE_MAGIC || !mine || reply.status > WIRE_NO_UNIT || reply.op > ops ||
       (reply.status == WIRE_OK && reply.op != ops))
     return dead("running a batch: the answer is garbage");
   return reply;

@@ -48,6 +48,9 @@ class Session : public std::enable_shared_from_this<Session> {
   };
   Result<Votes> vote(bool up);
   const Votes& votes() const { return votes_; }  // the last
+  // The same for the matrix unit, which nobody asks for by itself. unit_bytes(): of its memory; 0: there is no unit.
+  Result<Votes> vote_unit(bool up);
+  uint32_t unit_bytes() const { return unit_bytes_; }
   // The last refused mapping since the last call: its bytes, and the bytes that were mapped then.
   struct Refusal {
     int64_t bytes, beside;
@@ -88,6 +91,7 @@ class Session : public std::enable_shared_from_this<Session> {
                      double deadline_s, std::string_view what);
   Status check_alive() const;
   Status die(std::string why);
+  Result<Votes> vote_for(uint32_t flags, std::string_view what);
   Status open_module(double opening_s);
   void refused(const Buffer& buffer);
   TimedCall kill_process();
@@ -102,6 +106,7 @@ class Session : public std::enable_shared_from_this<Session> {
   bool opened_ = false;
   std::string module_;
   Votes votes_;
+  uint32_t unit_bytes_ = 0;
   WireInfo info_{};
   double deadline_s_ = 0;
   Channel runs_, maps_;
@@ -117,6 +122,8 @@ class Session : public std::enable_shared_from_this<Session> {
 // The processors for a session's threads: the preferred ones, if there are others; else empty, which means any.
 ProcessorMask fast_cores(const Processors& cores);
 
+// Why a session has no matrix unit: "its power (unsupported (20))".
+std::string describe_refusal(const Session::Votes& votes);
 // "op 3: bad ref (detail 7)", for messages.
 std::string describe(const WireReply& reply);
 std::string describe(const Library& library, const WireInfo& info);  // the DSP

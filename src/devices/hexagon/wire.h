@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x4c4c4432u /* "2DLL" */
-#define WIRE_VERSION 8u
+#define WIRE_VERSION 9u
 #define WIRE_BUFFERS 256 /* buffers mapped at a time */
 #define WIRE_MAX_OPS 4096
 #define WIRE_MAX_ROWS 1024 /* rows of a step */
@@ -38,16 +38,21 @@ enum WireMethod {
   WIRE_UNMAP = 4, /* in: WireMap, of which only `buffer` is looked at; out: WireReply */
   WIRE_RUN = 5,   /* in: WireBatch and its ops and ranges in one buffer; out: WireReply */
   WIRE_VOTE = 6   /* in: WireMap, of which only `flags` is looked at; out: WireReply: `op` has a bit per WireVote that
-                     was refused, `detail` is the system's status of the first of them */
+                     was refused, `detail` is the system's status of the first of them, `lines` the bytes of the
+                     matrix unit's memory that this session has */
 };
 
 /* What the DSP's system is asked for while a session is at work, and what is given back at its end (flags: WIRE_MAP_UP:
-   asked for; 0: given back). Refusals cost speed, not work. */
+   asked for; 0: given back). Refusals cost speed, not work. The last three are asked for with WIRE_MAP_MATRIX alone,
+   one after the other. A refused MATRIX or MEMORY ends it: the session has no matrix unit. */
 enum WireVote {
-  WIRE_VOTE_CLASS = 1, /* counts as a client that computes */
-  WIRE_VOTE_CLOCK = 2, /* core and bus at their highest corners, no sleep between calls */
-  WIRE_VOTE_HVX = 4,   /* power of the vector units */
-  WIRE_VOTE_ABSENT = 8 /* the system takes no votes */
+  WIRE_VOTE_CLASS = 1,         /* counts as a client that computes */
+  WIRE_VOTE_CLOCK = 2,         /* core and bus at their highest corners, no sleep between calls */
+  WIRE_VOTE_HVX = 4,           /* power of the vector units */
+  WIRE_VOTE_ABSENT = 8,        /* the system takes no votes */
+  WIRE_VOTE_MATRIX = 16,       /* power of the matrix unit; without it the unit's first instruction hangs a DSP */
+  WIRE_VOTE_MATRIX_CLOCK = 32, /* its highest clock, which chips without a clock of its own refuse */
+  WIRE_VOTE_MEMORY = 64        /* its memory, and the unit itself */
 };
 
 enum WireStatus {
@@ -58,7 +63,8 @@ enum WireStatus {
   WIRE_UNSUPPORTED = 4, /* a layout or kind that this op cannot take */
   WIRE_MAP_REFUSED = 5, /* the DSP's system refused the mapping; detail: its error number */
   WIRE_BUSY_BUFFER = 6, /* map: the number is in use; unmap: a batch that runs names the buffer */
-  WIRE_NO_SCRATCH = 7   /* the scratch is too small; detail: bytes that this batch needs */
+  WIRE_NO_SCRATCH = 7,  /* the scratch is too small; detail: bytes that this batch needs */
+  WIRE_NO_UNIT = 8      /* run: the matrix unit was not given (detail 0), or a sampled sum is wrong (detail 1) */
 };
 
 enum WireCheck {
@@ -104,13 +110,13 @@ typedef struct WireInfo {
 } WireInfo;
 
 /* Units that may compute products of matmul beside the vector unit's integers, which define them (dsp/activations.h)
-   and which every module has. Phones' modules offer none yet: docs/lab/hexagon-dsp.md, "A matrix unit". */
+   and which every module has: docs/lab/hexagon-dsp.md, "A matrix unit". */
 enum WireUnit {
-  WIRE_UNIT_MATRIX = 1 /* a matrix unit in FP16, for ops of more than 8 rows: within the bound of
-                          tests/hexagon_dsp/unit_bound.h, not bit for bit */
+  WIRE_UNIT_MATRIX = 1 /* a matrix unit in FP16, for matmul of any number of rows: within the bound of
+                          tests/hexagon_dsp/unit_bound.h, not bit for bit. Offered once it was voted for */
 };
 
-enum WireMapFlags { WIRE_MAP_READ_ONLY = 1, WIRE_MAP_UP = 2 };
+enum WireMapFlags { WIRE_MAP_READ_ONLY = 1, WIRE_MAP_UP = 2, WIRE_MAP_MATRIX = 4 };
 
 typedef struct WireMap {
   uint32_t magic, version;

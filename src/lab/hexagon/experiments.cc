@@ -2,25 +2,21 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <thread>
 #include <vector>
 
 #include "devices/hexagon/pack.h"
+#include "lab/hexagon/one_op.h"
 
 namespace llada::hexagon {
 namespace {
 
 constexpr WireRef kNoRef{WIRE_NO_BUFFER, 0};
-constexpr uint32_t kMaintained = WIRE_HOST_WROTE | WIRE_HOST_READS;
 constexpr uint32_t kScratch = 4 << 20;
-constexpr double kDeadline = 60;
 
-double now_us() {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
+}  // namespace
 
 WireOp empty_op(WireKind kind, uint32_t rows, uint32_t columns) {
   WireOp op{};
@@ -33,22 +29,24 @@ WireOp empty_op(WireKind kind, uint32_t rows, uint32_t columns) {
   return op;
 }
 
-// One op over one buffer. use: WireRangeUse of all of it.
-Result<WireReply> run_op(Session& session, const WireOp& op, uint32_t number, const Buffer& buffer, WireRef scratch,
-                         uint32_t scratch_bytes, uint32_t threads, uint32_t use = kMaintained) {
+Result<WireReply> run_op(Session& session, const WireOp& op, uint32_t number, const Buffer& buffer,
+                         const OneOpRun& how) {
   static std::atomic<uint64_t> last = 0;
   const uint64_t sequence = ++last;
-  const WireRange all{{number, 0}, static_cast<uint32_t>(buffer.bytes()), use, 1, 0};
-  const uint32_t ranges = use != 0 ? 1 : 0;
-  const WireBatch head{WIRE_MAGIC, WIRE_VERSION, sequence, 1, ranges, threads, scratch_bytes, scratch, 0,
-                       0,          kNoRef,       0,        0};
+  const WireRange all{{number, 0}, static_cast<uint32_t>(buffer.bytes()), how.use, 1, 0};
+  const uint32_t ranges = how.use != 0 ? 1 : 0;
+  WireBatch head{};
+  head.magic = WIRE_MAGIC, head.version = WIRE_VERSION, head.sequence = sequence;
+  head.op_count = 1, head.range_count = ranges;
+  head.threads = how.threads, head.units = how.units;
+  head.scratch = how.scratch, head.scratch_bytes = how.scratch_bytes, head.flags = kNoRef;
   std::vector<std::byte> batch(sizeof head + sizeof op + ranges * sizeof all);
   std::memcpy(batch.data(), &head, sizeof head);
   std::memcpy(batch.data() + sizeof head, &op, sizeof op);
   if (ranges > 0) std::memcpy(batch.data() + sizeof head + sizeof op, &all, sizeof all);
-  if ((use & WIRE_HOST_WROTE) != 0) buffer.give();
-  LLADA_TRY(const WireReply reply, session.run(batch, sequence, kDeadline));
-  if ((use & WIRE_HOST_READS) != 0) buffer.take();
+  if ((how.use & WIRE_HOST_WROTE) != 0) buffer.give();
+  LLADA_TRY(const WireReply reply, session.run(batch, sequence, how.deadline_s));
+  if ((how.use & WIRE_HOST_READS) != 0) buffer.take();
   if (reply.status != WIRE_OK) return failed("hexagon: an experiment: the DSP answered {}", describe(reply));
   return reply;
 }
@@ -57,6 +55,8 @@ Result<std::shared_ptr<Buffer>> buffer_of(const std::shared_ptr<Library>& librar
   if (auto buffer = Buffer::allocate(library, bytes)) return buffer;
   return failed("hexagon: {} bytes of shared memory could not be allocated: end other programs", bytes);
 }
+
+namespace {
 
 int weight(int64_t n, int64_t k) { return static_cast<int>((n * 7 + k * 13 + n * k) % 16) - 8; }
 int input(int64_t r, int64_t k) { return k % 32 == 0 ? 127 : static_cast<int>((r * 5 + k * 3) % 255) - 127; }
@@ -105,7 +105,9 @@ Result<Product::Run> Product::run(uint32_t threads, int64_t rows) {
   op.in[0] = {number_, x}, op.out[0] = {number_, y};
   op.weight[0] = {{number_, 0}, WIRE_TILE_Q4_0, kInputs, static_cast<uint32_t>(outputs_)};
   const double begin = now_us();
-  LLADA_TRY(const WireReply reply, run_op(*session_, op, number_, *buffer_, {number_, scratch_}, kScratch, threads));
+  LLADA_TRY(const WireReply reply,
+            run_op(*session_, op, number_, *buffer_,
+                   {.scratch = {number_, scratch_}, .scratch_bytes = kScratch, .threads = threads}));
   return Run{now_us() - begin, static_cast<double>(reply.microseconds[WIRE_MATMUL]), reply.cycles, reply.packets};
 }
 
@@ -199,7 +201,8 @@ Result<Coherency> measure_coherency(const std::shared_ptr<Library>& library, Ses
     WireOp op = empty_op(WIRE_ADD, 1, kValues);
     op.in[0] = {number, 0}, op.in[1] = {number, kOther};
     LLADA_TRY([[maybe_unused]] const WireReply reply,
-              run_op(session, op, number, *buffer, {number, kScratchAt}, 64 << 10, 1, use));
+              run_op(session, op, number, *buffer,
+                     {.scratch = {number, kScratchAt}, .scratch_bytes = 64 << 10, .threads = 1, .use = use}));
     for (uint32_t i = 0; i < kValues; ++i)
       if (x[i] != first + static_cast<float>(i) + 1) return false;
     return true;
@@ -234,7 +237,8 @@ Result<OneOp> run_one_op(const std::shared_ptr<Library>& library, Session& sessi
   WireOp op = empty_op(WIRE_RMS_NORM, 1, 64);
   op.in[0] = {number, 0}, op.out[0] = {number, 1024};
   op.weight[0] = {{number, 256}, WIRE_STORED_F32, 64, 1};
-  LLADA_TRY([[maybe_unused]] const WireReply reply, run_op(session, op, number, *buffer, {number, 65536}, 65536, 1));
+  LLADA_TRY([[maybe_unused]] const WireReply reply,
+            run_op(session, op, number, *buffer, {.scratch = {number, 65536}, .scratch_bytes = 65536, .threads = 1}));
   one.needed = 64 * 2.0 / std::sqrt(squares / 64), one.value = static_cast<double>(x[256 + 63]);
   LLADA_TRY_STATUS(session.unmap(*buffer));
   return one;

@@ -108,15 +108,19 @@ class Batch {
                        uint32_t inputs);
 
   struct UnitPlan {
-    // Offsets and sizes in the matrix unit's memory; together: tiles of 32 outputs that are multiplied in a stage.
-    uint32_t blocks, stripes, row_tiles, slot, together, weights, results, tables;
-    // False: it does not fit.
+    // Offsets and sizes in the matrix unit's memory; row_tiles: of 32 rows that lie there at a
+    // time; waiting: tiles of weights that do.
+    uint32_t blocks, stripes, row_tiles, slot, waiting, ring, results, tables;
+    // False: inputs do not fit, whatever the rows.
     bool lay(const Matrix& unit, uint32_t rows, uint32_t inputs);
   };
-  // All tiles of the products, numbered through; exponents: of the rows, filled here. False: the unit was not given,
-  // and all outputs are to be written again.
+  // All tiles of the products, numbered through; exponents: room for those of the rows. False: the unit was not given.
   bool multiply_by_unit(const UnitPlan& plan, const Product* products, uint32_t tiles, const float* x, uint32_t rows,
                         uint32_t inputs, int32_t* exponents);
+  bool multiply_rows_by_unit(const UnitPlan& plan, const Product* products, uint32_t tiles, const float* x,
+                             uint32_t first_row, uint32_t rows, uint32_t inputs, int32_t* exponents);
+  // Whether sums of some ops, by turns, agree with those that are computed again.
+  bool unit_agrees(const Product* products, uint32_t tiles, const float* x, uint32_t rows, uint32_t inputs);
 
   Buffers& buffers_;
   Pool& pool_;

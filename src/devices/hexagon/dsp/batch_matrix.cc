@@ -10,8 +10,6 @@ namespace {
 
 constexpr uint32_t kTile = 32;  // outputs
 constexpr uint32_t kNoFormat = ~0u;
-// More rows are the matrix unit's. Where it is faster, 17 rows by packets alone, is for a phone to say.
-constexpr uint32_t kMostIntegerRows = 8;
 
 uint32_t format_of(uint32_t layout) {
   switch (layout) {
@@ -113,10 +111,12 @@ Fault Batch::matmul(const WireOp& op) {
   if (count == 0) return {WIRE_BAD_OP, WIRE_CHECK_WEIGHT};
   uint8_t* memory = scratch(bytes + uint64_t{kMaxWorkers} * work_bytes(op.columns));
   if (checking_) return {};
-  if (UnitPlan plan;
-      tiled && op.rows > kMostIntegerRows && plan.lay(unit_, op.rows, op.columns) &&
-      multiply_by_unit(plan, products, tiles, x, op.rows, op.columns, reinterpret_cast<int32_t*>(memory)))
+  if (UnitPlan plan; tiled && plan.lay(unit_, op.rows, op.columns)) {
+    if (!multiply_by_unit(plan, products, tiles, x, op.rows, op.columns, reinterpret_cast<int32_t*>(memory)))
+      return {WIRE_NO_UNIT, 0};
+    if (!unit_agrees(products, tiles, x, op.rows, op.columns)) return {WIRE_NO_UNIT, 1};
     return {};
+  }
   const uint8_t* activations[3] = {};
   for (uint32_t i = 0; i < count; ++i) {
     if (products[i].layout == WIRE_STORED_F32) continue;

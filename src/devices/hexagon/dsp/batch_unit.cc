@@ -1,55 +1,69 @@
-// Products by the matrix unit, for ops of more rows than a group of the integer kernels has.
+// Products by the matrix unit.
 //
-// All rows of the op lie in the unit's memory as tiles. Weights come in groups of outputs, in three stages: the vector
-// units widen group g while one thread multiplies group g - 1 and others make floats of group g - 2. A stage is a run
-// of the pool, so that its end orders what threads wrote before what others read; the unit's barriers stand beside.
+// As many rows of the op as fit lie in the unit's memory as tiles, the others follow. Weights go through a ring
+// (unit_ring.h). A row's sum has the same bits in any company, so the unit has the products of one row as well as those
+// of many: whether an op is the unit's depends on its weights and on the unit's memory alone, never on rows.
 #include "devices/hexagon/dsp/batch-inl.h"
 #include "devices/hexagon/dsp/hmx.h"
 #include "devices/hexagon/dsp/hvx.h"
+#include "devices/hexagon/dsp/unit_ring.h"
 #include "devices/hexagon/dsp/unit_tiles.h"
 
 namespace dsp {
 namespace {
 
-constexpr uint32_t kMostTogether = 8;  // tiles of 32 outputs in a group
 constexpr uint32_t kTableBytes = 256, kTables = 3;
+// One op in so many has sums computed again.
+constexpr uint32_t kSampled = 64, kOutputsSampled = 4;
 
 uint32_t quotient_up(uint32_t a, uint32_t b) { return (a + b - 1) / b; }
 
+Format format_of_tile(uint32_t layout) {
+  return layout == WIRE_TILE_Q4_0 ? Format::q4 : layout == WIRE_TILE_Q8_0 ? Format::q8 : Format::f16;
+}
+
 }  // namespace
 
-// Where all lies in the unit's memory. A slot holds 32 rows, or 32 outputs, of all inputs; behind slots of rows and of
-// two groups of weights are those of results, then a table per format.
+// Where all lies in the unit's memory: tiles of rows, a slot of 32 with all inputs each, the ring, results, a table per
+// format. The ring has room for a tile's stripes, and for those of the next one where rows leave it.
 bool Batch::UnitPlan::lay(const Matrix& unit, uint32_t rows, uint32_t inputs) {
-  blocks = inputs / kBlock, stripes = quotient_up(blocks, kUnitStripe), row_tiles = quotient_up(rows, kUnitTile);
+  blocks = inputs / kBlock, stripes = quotient_up(blocks, kUnitStripe);
   slot = stripes * kUnitStripeBytes;
-  weights = row_tiles * slot;
-  const uint32_t fixed = weights + kTables * kTableBytes, each = 2 * (slot + row_tiles * kUnitTileBytes);
-  if (inputs > kUnitMostInputs || unit.bytes < fixed) return false;
-  together = (unit.bytes - fixed) / each;
-  if (together > kMostTogether) together = kMostTogether;
-  results = weights + 2 * together * slot;
-  tables = results + 2 * together * row_tiles * kUnitTileBytes;
-  return together > 0;
+  constexpr uint32_t kResultBytes = kUnitResults * kUnitTileBytes, kFixed = kTables * kTableBytes;
+  if (inputs > kUnitMostInputs || unit.bytes < kFixed + 2 * slot + kResultBytes) return false;
+  const uint32_t room = unit.bytes - kFixed, needed = quotient_up(rows, kUnitTile);
+  const uint32_t most = room < 3 * slot + kResultBytes ? 1 : (room - 2 * slot) / (slot + kResultBytes);
+  row_tiles = needed < most ? needed : most;
+  const uint32_t ring_bytes = room - row_tiles * (slot + kResultBytes);
+  for (waiting = 1; 2 * waiting * slot <= ring_bytes && 2 * waiting * stripes <= kMostUnitSlots;) waiting *= 2;
+  ring = row_tiles * slot;
+  results = ring + waiting * slot;
+  tables = results + row_tiles * kResultBytes;
+  return true;
 }
 
 bool Batch::multiply_by_unit(const UnitPlan& plan, const Product* products, uint32_t tiles, const float* x,
                              uint32_t rows, uint32_t inputs, int32_t* exponents) {
-  uint8_t* const memory = unit_.memory;
-  const auto format_of = [](const Product& p) {
-    return p.layout == WIRE_TILE_Q4_0 ? Format::q4 : p.layout == WIRE_TILE_Q8_0 ? Format::q8 : Format::f16;
-  };
-  const auto table_of = [&](Format format) {
-    return memory + plan.tables + static_cast<uint32_t>(format) * kTableBytes;
-  };
   constexpr Format kFormats[kTables] = {Format::q4, Format::q8, Format::f16};
   for (const Format format : kFormats) {
-    auto* words = reinterpret_cast<uint32_t*>(table_of(format));
+    auto* words = reinterpret_cast<uint32_t*>(unit_.memory + plan.tables + static_cast<uint32_t>(format) * kTableBytes);
     for (uint32_t i = 0; i < kUnitTableWords; ++i)
       words[i] = i < kUnitTile ? static_cast<uint32_t>(15 - unit_table_shift(format)) << 10 : 0;
   }
-  pool_.each(plan.row_tiles * kUnitTile / 2, [&](uint32_t pair, uint32_t) {
-    const auto row = [&](uint32_t r) { return r < rows ? x + uint64_t{r} * inputs : nullptr; };
+  const uint32_t most = plan.row_tiles * kUnitTile;
+  for (uint32_t first = 0; first < rows; first += most)
+    if (!multiply_rows_by_unit(plan, products, tiles, x, first, rows - first < most ? rows - first : most, inputs,
+                               exponents))
+      return false;
+  return true;
+}
+
+bool Batch::multiply_rows_by_unit(const UnitPlan& plan, const Product* products, uint32_t tiles, const float* x,
+                                  uint32_t first_row, uint32_t rows, uint32_t inputs, int32_t* exponents) {
+  uint8_t* const memory = unit_.memory;
+  const uint32_t row_tiles = quotient_up(rows, kUnitTile);
+  pool_.each(row_tiles * kUnitTile / 2, [&](uint32_t pair, uint32_t) {
+    const auto row = [&](uint32_t r) { return r < rows ? x + uint64_t{first_row + r} * inputs : nullptr; };
     int32_t both[2];
     unit_rows(row(2 * pair), row(2 * pair + 1), plan.blocks,
               memory + pair / (kUnitTile / 2) * plan.slot + pair % (kUnitTile / 2) * kVector, both);
@@ -57,76 +71,80 @@ bool Batch::multiply_by_unit(const UnitPlan& plan, const Product* products, uint
       if (2 * pair + i < rows) exponents[2 * pair + i] = both[i];
   });
 
-  struct Tile {
-    const Product* product;
-    uint32_t of_product;
-    const uint8_t* weights;
-    uint8_t* slot;
-    uint8_t* results;
-  };
-  const auto tile_at = [&](uint32_t tile) {
+  UnitRing ring(tiles, plan.stripes, plan.waiting);
+  const auto product_of = [&](uint32_t tile) {
     const Product* p = products;
     while (tile >= p->last) ++p;
-    const uint32_t place = tile % (2 * plan.together);  // a group's neighbours in time have the other places
-    return Tile{p, tile - p->first, p->weights + uint64_t{tile - p->first} * p->tile_bytes,
-                memory + plan.weights + place * plan.slot,
-                memory + plan.results + place * plan.row_tiles * kUnitTileBytes};
+    return p;
+  };
+  const auto weights_of = [](const Product& p, uint32_t tile) {
+    return p.weights + uint64_t{tile - p.first} * p.tile_bytes;
+  };
+  const auto slot_of = [&](uint32_t tile, uint32_t stripe) {
+    return memory + plan.ring + ring.slot(tile, stripe) * kUnitStripeBytes;
+  };
+  const auto results_of = [&](uint32_t tile, uint32_t row_tile) {
+    return memory + plan.results + (UnitRing::result(tile) * plan.row_tiles + row_tile) * kUnitTileBytes;
   };
   const auto widen = [&](uint32_t tile, uint32_t stripe) {
-    const Tile t = tile_at(tile);
+    const Product& p = *product_of(tile);
     const uint32_t first = stripe * kUnitStripe, last = first + kUnitStripe;
-    unit_weights(format_of(*t.product), t.weights, first, last < plan.blocks ? last : plan.blocks, t.slot);
+    unit_weights(format_of_tile(p.layout), weights_of(p, tile), first, last < plan.blocks ? last : plan.blocks,
+                 slot_of(tile, stripe));
   };
   const auto multiply = [&](uint32_t tile) {
-    const Tile t = tile_at(tile);
-    unit_table(table_of(format_of(*t.product)));
-    for (uint32_t r = 0; r < plan.row_tiles; ++r) {
+    unit_barrier();
+    unit_table(memory + plan.tables + static_cast<uint32_t>(format_of_tile(product_of(tile)->layout)) * kTableBytes);
+    for (uint32_t r = 0; r < row_tiles; ++r) {
       unit_clear();
-      for (uint32_t b = 0; b < plan.blocks; b += kUnitStripe)
-        unit_multiply(memory + r * plan.slot + b * kUnitTileBytes, t.slot + b * kUnitTileBytes,
+      for (uint32_t s = 0; s < plan.stripes; ++s) {
+        const uint32_t b = s * kUnitStripe;
+        unit_multiply(memory + r * plan.slot + b * kUnitTileBytes, slot_of(tile, s),
                       plan.blocks - b < kUnitStripe ? plan.blocks - b : kUnitStripe);
+      }
       unit_convert();
-      unit_store(t.results + r * kUnitTileBytes);
+      unit_store(results_of(tile, r));
     }
+    unit_barrier();
   };
   const auto finish = [&](uint32_t tile) {
-    const Tile t = tile_at(tile);
-    const uint32_t n0 = t.of_product * kUnitTile, left = t.product->outputs - n0;
-    for (uint32_t r = 0; r < plan.row_tiles; ++r) {
+    const Product& p = *product_of(tile);
+    const uint32_t n0 = (tile - p.first) * kUnitTile, left = p.outputs - n0;
+    for (uint32_t r = 0; r < row_tiles; ++r) {
       const uint32_t first = r * kUnitTile;
-      unit_results(format_of(*t.product), t.results + r * kUnitTileBytes, exponents + first, t.weights,
+      unit_results(format_of_tile(p.layout), results_of(tile, r), exponents + first, weights_of(p, tile),
                    rows - first < kUnitTile ? rows - first : kUnitTile,
-                   t.product->y + uint64_t{first} * t.product->stride + n0, t.product->stride,
-                   left < kUnitTile ? left : kUnitTile);
+                   p.y + uint64_t{first_row + first} * p.stride + n0, p.stride, left < kUnitTile ? left : kUnitTile);
     }
   };
-
-  // Tiles of a group, none before the first and behind the last.
-  const uint32_t groups = quotient_up(tiles, plan.together);
-  const auto first_of = [&](uint32_t group) { return group < groups ? group * plan.together : tiles; };
-  const auto count_of = [&](uint32_t group) { return group < groups ? first_of(group + 1) - first_of(group) : 0; };
   bool given = true;
-  for (uint32_t stage = 0; stage < groups + 2 && given; ++stage) {
-    const uint32_t widened = count_of(stage) * plan.stripes, finished = stage < 2 ? 0 : count_of(stage - 2);
-    pool_.each(1 + widened + finished, [&](uint32_t task, uint32_t) {
-      if (task == 0) {
-        if (stage == 0 || count_of(stage - 1) == 0) return;
-        if (!os_lock_matrix(unit_)) {
-          given = false;
-          return;
-        }
-        unit_barrier();
-        for (uint32_t i = 0; i < count_of(stage - 1); ++i) multiply(first_of(stage - 1) + i);
-        unit_barrier();
-        os_unlock_matrix();
-      } else if (task <= widened) {
-        widen(first_of(stage) + (task - 1) / plan.stripes, (task - 1) % plan.stripes);
-      } else {
-        finish(first_of(stage - 2) + task - 1 - widened);
-      }
-    });
-  }
+  pool_.each(pool_.workers(), [&](uint32_t task, uint32_t) {
+    if (task > 0) return ring.work(widen, finish);
+    given = os_lock_matrix(unit_);
+    if (!given) return ring.give_up();
+    ring.multiply(multiply, widen, finish);
+    os_unlock_matrix();
+  });
   return given;
+}
+
+bool Batch::unit_agrees(const Product* products, uint32_t tiles, const float* x, uint32_t rows, uint32_t inputs) {
+  const uint32_t turn = static_cast<uint32_t>(copy_.head().sequence) + op_;
+  if (turn % kSampled != 0) return true;
+  const uint32_t chosen = turn / kSampled * 2654435761u;  // whose high bits go everywhere
+  const uint32_t tile = (chosen >> 8) % tiles, row = (chosen >> 16) % rows;
+  const Product* p = products;
+  while (tile >= p->last) ++p;
+  const uint32_t n0 = (tile - p->first) * kUnitTile;
+  bool right = true;
+  pool_.each(kOutputsSampled, [&](uint32_t i, uint32_t) {
+    const uint32_t n = (chosen + 9 * i) % kUnitTile;
+    if (n0 + n >= p->outputs) return;
+    if (!unit_sum_fits(format_of_tile(p->layout), p->weights + uint64_t{tile - p->first} * p->tile_bytes, n,
+                       x + uint64_t{row} * inputs, inputs / kBlock, p->y[uint64_t{row} * p->stride + n0 + n]))
+      __atomic_store_n(&right, false, __ATOMIC_RELAXED);
+  });
+  return right;
 }
 
 }  // namespace dsp

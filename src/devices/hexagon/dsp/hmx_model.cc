@@ -15,6 +15,7 @@ struct Unit {
   const uint8_t* memory;
   uint32_t bytes;
   bool adds;
+  uint32_t fault, period, stored;
   Sum sums[kTile][kTile];
   uint16_t scales[kTile], results[kTile][kTile];
 };
@@ -93,8 +94,9 @@ uint16_t to_half(int64_t significand, int32_t exponent) {
 
 }  // namespace
 
-void hmx_model_memory(const uint8_t* memory, uint32_t bytes, bool adds) {
-  unit.memory = memory, unit.bytes = bytes, unit.adds = adds;
+void hmx_model_memory(const uint8_t* memory, uint32_t bytes, uint32_t fault, uint32_t period) {
+  unit.memory = memory, unit.bytes = bytes, unit.adds = fault != HMX_NO_SUMS;
+  unit.fault = fault, unit.period = period;
 }
 
 void hmx_model_table(const uint8_t* table) {
@@ -146,6 +148,11 @@ void hmx_model_store(uint8_t* results, uint32_t range) {
   check(range == 0);
   check_operand(results, kTileBytes - 1, kTileBytes);
   if (!unit.adds) return;
+  const bool now = unit.period > 0 && ++unit.stored % unit.period == 0;
+  while (now && unit.fault == HMX_HANGS) asm volatile("");
+  const uint32_t flipped = now && unit.fault == HMX_LIES ? 0x8000 : now && unit.fault == HMX_DRIFTS ? 3 : 0;
   for (int r = 0; r < kTile; ++r)
-    for (int c = 0; c < kTile; ++c) reinterpret_cast<uint16_t*>(results)[element(r, c)] = unit.results[r][c];
+    for (int c = 0; c < kTile; ++c)
+      reinterpret_cast<uint16_t*>(results)[unit.fault == HMX_SWAPS ? element(c, r) : element(r, c)] =
+          static_cast<uint16_t>(unit.results[r][c] ^ flipped);
 }

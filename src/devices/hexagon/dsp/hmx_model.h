@@ -11,9 +11,17 @@
 #include <stdint.h>
 
 extern "C" {
-// The memory that operands lie in, for the thread that has the unit. Without one every operand is a fault. adds: false:
-// all sums stay zero, so that counts of packets are those of the rest.
-void hmx_model_memory(const uint8_t* memory, uint32_t bytes, bool adds);
+// How a model of a broken unit errs; every N-th: `period` of tiles of results.
+enum HmxModelFault {
+  HMX_RIGHT = 0,
+  HMX_NO_SUMS = 1,  // all stay zero, so that counts of packets are those of the rest
+  HMX_LIES = 2,     // every N-th tile of results has the wrong signs
+  HMX_SWAPS = 3,    // rows of results lie where outputs should
+  HMX_HANGS = 5,    // the N-th tile of results never comes
+  HMX_DRIFTS = 4    // every N-th tile of results differs in its last digits
+};
+// The memory that operands lie in, for the thread that has the unit. Without one every operand is a fault.
+void hmx_model_memory(const uint8_t* memory, uint32_t bytes, uint32_t fault, uint32_t period);
 
 void hmx_model_table(const uint8_t* table);
 void hmx_model_clear();

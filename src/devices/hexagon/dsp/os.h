@@ -17,8 +17,10 @@ void os_clean(const uint8_t* bytes, uint32_t count);
 // Asks for clock and vector units, or gives both back. The bits (WireVote) that were refused, with the first status.
 uint32_t os_vote(bool up, int32_t* status);
 
-// The memory of the matrix unit (VTCM), a multiple of 256 KiB in address; empty where there is no unit, or none that
-// was given to this module.
+// Asks for the matrix unit's power and, only once that was given, for its memory and itself; or gives all back. The
+// bits (WireVote) that were refused, with the first status.
+uint32_t os_vote_matrix(bool up, int32_t* status);
+// The memory of the matrix unit (VTCM), a multiple of 64 KiB in address; empty unless os_vote_matrix() has got it.
 struct Matrix {
   uint8_t* memory = nullptr;
   uint32_t bytes = 0;

@@ -13,6 +13,15 @@ struct Hap {
   int (*munmap2)(void* address, uint32_t bytes);
   int (*munmap)(void* address, int bytes);
   int (*power_set)(void* client, void* request);
+  // The matrix unit with its memory: attributes are filled, then acquired as a context; 0: refused. Null: all are.
+  int (*resource_init)(void* attributes);
+  int (*resource_vtcm)(void* attributes, unsigned bytes, unsigned page, unsigned least);
+  int (*resource_hmx)(void* attributes, int on);
+  unsigned (*resource_acquire)(void* attributes, unsigned microseconds);
+  int (*resource_memory)(void* attributes, void** memory, unsigned* bytes);
+  int (*resource_release)(unsigned context);
+  int (*hmx_lock)(unsigned context);
+  int (*hmx_unlock)(unsigned context);
   uint32_t (*error)();  // the emulator's: the error number of the last refusal
 };
 Hap hap();

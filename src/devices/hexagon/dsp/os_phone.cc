@@ -2,7 +2,7 @@
 // its headers are not free. Everything is weak: a missing function costs speed (one thread, no clock) or is an error of
 // the call that needs it, and the module loads. Compiled, never run by a test: no emulator has these functions. Workers
 // have stacks of this module, set through the system's own functions for attributes, whose layout nobody needs to know.
-// Deliberately absent: VTCM and locks of vector units, whose structures are only in the vendor's SDK.
+// Deliberately absent: locks of vector units.
 #include "devices/hexagon/dsp/machine.h"
 #include "devices/hexagon/dsp/os.h"
 #include "devices/hexagon/dsp/os_hap.h"
@@ -13,6 +13,15 @@ __attribute__((weak)) void* HAP_mmap(void* address, int bytes, int protection, i
 __attribute__((weak)) int HAP_munmap2(void* address, uint32_t bytes);
 __attribute__((weak)) int HAP_munmap(void* address, int bytes);
 __attribute__((weak)) int HAP_power_set(void* client, void* request);
+__attribute__((weak)) int compute_resource_attr_init(void* attributes);
+__attribute__((weak)) int compute_resource_attr_set_vtcm_param_v2(void* attributes, unsigned bytes, unsigned page,
+                                                                  unsigned least);
+__attribute__((weak)) int compute_resource_attr_set_hmx_param(void* attributes, int on);
+__attribute__((weak)) unsigned compute_resource_acquire(void* attributes, unsigned microseconds);
+__attribute__((weak)) int compute_resource_attr_get_vtcm_ptr_v2(void* attributes, void** memory, unsigned* bytes);
+__attribute__((weak)) int compute_resource_release(unsigned context);
+__attribute__((weak)) int compute_resource_hmx_lock(unsigned context);
+__attribute__((weak)) int compute_resource_hmx_unlock(unsigned context);
 __attribute__((weak)) unsigned long long HAP_perf_get_time_us();
 __attribute__((weak)) void HAP_debug(const char* text, int level, const char* file, int line);
 __attribute__((weak)) int qurt_hvx_get_units();
@@ -30,14 +39,24 @@ namespace dsp {
 
 Hap hap() {
   const bool second = HAP_mmap2 != nullptr && HAP_munmap2 != nullptr;
-  return {second ? HAP_mmap2 : nullptr, HAP_mmap, second ? HAP_munmap2 : nullptr, HAP_munmap, HAP_power_set, nullptr};
+  Hap calls = {};
+  if (second) calls.mmap2 = HAP_mmap2, calls.munmap2 = HAP_munmap2;
+  calls.mmap = HAP_mmap, calls.munmap = HAP_munmap;
+  calls.power_set = HAP_power_set;
+#if __HEXAGON_ARCH__ >= 73  // before it the unit stores by another word than hmx.h has
+  calls.resource_init = compute_resource_attr_init;
+  calls.resource_vtcm = compute_resource_attr_set_vtcm_param_v2;
+  calls.resource_hmx = compute_resource_attr_set_hmx_param;
+  calls.resource_acquire = compute_resource_acquire;
+  calls.resource_memory = compute_resource_attr_get_vtcm_ptr_v2;
+  calls.resource_release = compute_resource_release;
+  calls.hmx_lock = compute_resource_hmx_lock;
+  calls.hmx_unlock = compute_resource_hmx_unlock;
+#endif
+  return calls;
 }
 
 void os_clean(const uint8_t* bytes, uint32_t count) { clean_cache(bytes, count); }
-
-Matrix os_matrix() { return {}; }
-bool os_lock_matrix(const Matrix&) { return false; }
-void os_unlock_matrix() {}
 
 uint64_t os_microseconds() { return HAP_perf_get_time_us != nullptr ? HAP_perf_get_time_us() : 0; }
 uint64_t os_packets() { return 0; }

@@ -39,8 +39,8 @@ class Pool {
    private:
     Pool& pool_;
   };
-  uint64_t packets() const;                  // instruction packets that all workers executed inside run()
-  uint32_t wakes() const { return wakes_; }  // calls of os_wake()
+  uint64_t packets() const;  // instruction packets that all workers executed inside run()
+  uint32_t wakes() const { return __atomic_load_n(&wakes_, __ATOMIC_RELAXED); }  // calls of os_wake()
 
  private:
   struct Worker {

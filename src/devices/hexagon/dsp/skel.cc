@@ -21,7 +21,7 @@ struct Session {
   Buffers buffers;
   Lock running;  // one batch at a time
   Pool pool;
-  bool voted = false;  // a vote has not been given back
+  bool voted = false, voted_matrix = false;  // which votes have not been given back
 };
 constinit Session session;       // nobody runs constructors here
 constinit BatchCopy batch_copy;  // of the batch that runs
@@ -109,10 +109,11 @@ void run(const RemoteBuffer& in, WireReply& reply) {
 void vote(const WireMap& request, WireReply& reply) {
   const LockGuard alone(session.running);
   const bool up = (request.flags & WIRE_MAP_UP) != 0;
+  const bool matrix = (request.flags & WIRE_MAP_MATRIX) != 0;
   int32_t status = 0;
-  reply.op = os_vote(up, &status);
-  reply.detail = static_cast<uint32_t>(status);
-  session.voted = up;
+  reply.op = matrix ? os_vote_matrix(up, &status) : os_vote(up, &status);
+  reply.detail = static_cast<uint32_t>(status), reply.lines = os_matrix().bytes;
+  (matrix ? session.voted_matrix : session.voted) = up;
 }
 
 int32_t query(const RemoteBuffer& out) {
@@ -170,8 +171,9 @@ int32_t close(uint64_t handle) {
   }
   session.pool.stop();
   int32_t status = 0;
+  if (session.voted_matrix) os_vote_matrix(false, &status);
   if (session.voted) os_vote(false, &status);
-  session.voted = false;
+  session.voted = session.voted_matrix = false;
   session.open = false;
   return 0;
 }

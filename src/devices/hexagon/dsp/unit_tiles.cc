@@ -75,7 +75,7 @@ void unit_weights(Format format, const uint8_t* tile, uint32_t first, uint32_t l
     const uint8_t* pair = tile + kVector * (1 + b / 2 * (2 * vectors + 1));
     const uint8_t* block = pair + b % 2 * vectors * kVector;
     const auto* scales = reinterpret_cast<const int16_t*>(pair + 2 * vectors * kVector) + b % 2 * kLanes;
-    auto* halves = reinterpret_cast<uint16_t*>(to + b * kUnitTileBytes);
+    auto* halves = reinterpret_cast<uint16_t*>(to + (b - first) * kUnitTileBytes);
     for (uint32_t i = 0; i < kBlock; ++i)
       for (uint32_t n = 0; n < kLanes; ++n)
         halves[place(i) / 2 * 64 + 2 * n + place(i) % 2] =
@@ -101,6 +101,36 @@ inline __attribute__((always_inline)) HVX_Vector floats_of(HVX_Vector halves, HV
 }
 
 }  // namespace
+
+bool unit_sum_fits(Format format, const uint8_t* tile, uint32_t n, const float* x, uint32_t blocks, float y) {
+  const auto power = [](int32_t e) { return float_of(static_cast<uint32_t>(e + 127) << 23); };
+  const auto absolute = [](float v) { return float_of(bits_of(v) & 0x7fffffffu); };
+  const int32_t weight_unit = reinterpret_cast<const int32_t*>(tile)[n] - 15;
+  if (weight_unit < -120 || weight_unit > 30) return true;
+  const uint32_t vectors = format == Format::q4 ? 4 : format == Format::q8 ? 8 : 16;
+  float sum = 0, all = 0, inputs = 0, weights = 0, most = 0;
+  for (uint32_t b = 0; b < blocks; ++b) {
+    const uint8_t* pair = tile + kVector * (1 + b / 2 * (2 * vectors + 1));
+    const int32_t scale = reinterpret_cast<const int16_t*>(pair + 2 * vectors * kVector)[b % 2 * kLanes + n];
+    float part = 0, part_of_all = 0;
+    for (uint32_t i = 0; i < kBlock; ++i) {
+      const float value = x[b * kBlock + i];
+      const auto weight = static_cast<float>(scale * plain::quant(format, pair + b % 2 * vectors * kVector, n, i));
+      const float term = weight * value, magnitude = absolute(value);
+      part += term, part_of_all += absolute(term);
+      inputs += magnitude, weights += absolute(weight);
+      most = magnitude > most ? magnitude : most;
+    }
+    sum += part, all += part_of_all;
+  }
+  if (!(inputs < 0x1p80f)) return finite(inputs) || !finite(y);  // of a row that is not finite no product is
+  if (most < 0x1p-80f) return true;
+  const float scaled = y * power(-weight_unit), off = scaled - sum;
+  const int32_t shift = unit_weight_shift(format);
+  const float steps = static_cast<float>(blocks * kBlock) * 0x1p-21f;
+  const float flushed = most * weights * 0x1p-21f + (format == Format::f16 ? inputs * power(shift - 14) : 0);
+  return absolute(off) <= all * (5 * 0x1p-11f + steps) + flushed + most * power(shift + unit_table_shift(format) - 32);
+}
 
 void unit_results(Format format, const uint8_t* results, const int32_t* exponents, const uint8_t* tile, uint32_t rows,
                   float* y, uint32_t stride, uint32_t columns) {

@@ -34,11 +34,15 @@ constexpr int32_t unit_weight_shift(Format format) { return format == Format::f1
 
 // Two rows, which share vectors (null: of zeros), to a tile's place of theirs, and block b 2,048 * b bytes further.
 void unit_rows(const float* even, const float* odd, uint32_t blocks, uint8_t* to, int32_t exponents[2]);
-// Blocks [first, last) of a tile of 32 outputs, block b to `to` + 2,048 * b bytes; first is even.
+// Blocks [first, last) of a tile of 32 outputs, one behind the other; first is even.
 void unit_weights(Format format, const uint8_t* tile, uint32_t first, uint32_t last, uint8_t* to);
 // `rows` rows of a tile of results. exponents: of the rows; tile: of the weights; row r goes to y + r * stride.
 void unit_results(Format format, const uint8_t* results, const int32_t* exponents, const uint8_t* tile, uint32_t rows,
                   float* y, uint32_t stride, uint32_t columns);
+
+// Whether y may be the product of a row with output n of a tile, which is computed again in scalar floats. It may be
+// off by the roundings above, and each step of a sum by 2^-21 of it. True where no float could tell.
+bool unit_sum_fits(Format format, const uint8_t* tile, uint32_t n, const float* x, uint32_t blocks, float y);
 
 // The definitions in plain C++.
 namespace plain {

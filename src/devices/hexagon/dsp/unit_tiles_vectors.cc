@@ -107,36 +107,107 @@ inline __attribute__((always_inline)) void put_weights(const Scales& s, const HV
   put_weights<small>(s, q, to);
 }
 
-// A block's sixteen vectors, each of two inputs. Q4_0: digits of each nibble, and zeros with the sign, from tables by
-// word; a number of zeros is at most 16, so that the sign's bit is free.
-alignas(128) constexpr uint32_t kDigits[kLanes] = {0x2000, 0x3800, 0x3000, 0x2800, 0x2000, 0x3000, 0x2000, 0x2000,
-                                                   0,      0x2000, 0x2000, 0x3000, 0x2000, 0x2800, 0x3000, 0x3800,
-                                                   0x2000, 0x3800, 0x3000, 0x2800, 0x2000, 0x3000, 0x2000, 0x2000,
-                                                   0,      0x2000, 0x2000, 0x3000, 0x2000, 0x2800, 0x3000, 0x3800};
-alignas(128) constexpr uint32_t kZeros[kLanes] = {0xb000, 0xb400, 0xb400, 0xb400, 0xb400, 0xb800, 0xb800, 0xbc00,
-                                                  0x4000, 0x3c00, 0x3800, 0x3800, 0x3400, 0x3400, 0x3400, 0x3400,
-                                                  0xb000, 0xb400, 0xb400, 0xb400, 0xb400, 0xb800, 0xb800, 0xbc00,
-                                                  0x4000, 0x3c00, 0x3800, 0x3800, 0x3400, 0x3400, 0x3400, 0x3400};
-struct BlockOfQ4 {
-  static constexpr bool kSmall = false;
-  static constexpr uint32_t kVectors = 4;
-  static __attribute__((always_inline)) void widen(const HVX_Vector* block, const Scales& s, HVX_Vector* to) {
-    const HVX_Vector digits = *reinterpret_cast<const HVX_Vector*>(kDigits);
-    const HVX_Vector zeros = *reinterpret_cast<const HVX_Vector*>(kZeros);
-    for (uint32_t g = 0; g < kVectors; ++g, to += kTogether) {
-      const HVX_Vector nibbles[2] = {Q6_V_vand_VV(block[g], Q6_V_vsplat_R(0x0f0f0f0f)), Q6_Vub_vlsr_VubR(block[g], 4)};
-      Quants q = {};
-#pragma clang loop unroll(full)
-      for (int i = 0; i < 2; ++i) {
-        const HVX_VectorPair d = Q6_Wh_vlut16_VbVhR(nibbles[i], digits, 0),
-                             z = Q6_Wh_vlut16_VbVhR(nibbles[i], zeros, 0);
-        q.digits[2 * i] = Q6_V_lo_W(d), q.digits[2 * i + 1] = Q6_V_hi_W(d);
-        q.zeros[2 * i] = Q6_V_lo_W(z), q.zeros[2 * i + 1] = Q6_V_hi_W(z);
-      }
-      put_weights<false>(s, q, to);
-    }
-  }
+// A block's sixteen vectors, each of two inputs.
+//
+// Q4_0: q is 0, or its magnitude a power of two times 4, 5, 6 or 7 quarters. So four products of a scale are made, and
+// each weight takes one of them by the two lowest bits of its table's word, in either byte. The rest of the word is
+// added: sign and power of two, and a bit that says that q is not 0. What the three bits add is taken from the products
+// before. An output without a scale has q = 0.
+constexpr uint32_t kFifth = 0x0101, kSixth = 0x0202, kNotZero = 0x1004;
+constexpr uint32_t word_of(int32_t q) {
+  if (q == 0) return 0;
+  uint32_t magnitude = static_cast<uint32_t>(q < 0 ? -q : q), power = 0;
+  while (magnitude >> power > 1) ++power;
+  const uint32_t quarters = (magnitude << 2) >> power;
+  return (q < 0 ? 0x8000u : 0u) + (power << 10) + kNotZero + (quarters & 1) * kFifth + (quarters >> 1 & 1) * kSixth;
+}
+struct WordsOfQ4 {
+  uint32_t words[kLanes];
 };
+constexpr WordsOfQ4 make_words() {
+  WordsOfQ4 table = {};
+  for (uint32_t i = 0; i < kLanes; ++i) table.words[i] = word_of(static_cast<int32_t>(i % 16) - 8);
+  return table;
+}
+alignas(128) constexpr WordsOfQ4 kWords = make_words();
+
+// The four products of two blocks' scales, as halves without what the words add.
+struct ProductsOfQ4 {
+  HVX_Vector products[4];  // 4, 5, 6 and 7 quarters
+  HVX_Vector scales;
+};
+inline __attribute__((always_inline)) ProductsOfQ4 products_of(HVX_Vector scales) {
+  const Scales s = scales_of(scales, static_cast<uint32_t>(unit_weight_shift(Format::q4)));
+  const HVX_Vector field = Q6_Vh_vsub_VhVh(Q6_V_vor_VV(s.field, s.sign), splat_half((15 << 10) + kNotZero));
+  ProductsOfQ4 p = {.products = {}, .scales = scales};
+#pragma clang loop unroll(full)
+  for (uint32_t c = 0; c < 4; ++c) {
+    const HVX_Vector digits = splat_half((1024 + 256 * c) * 8);
+    const HVX_Vector once = Q6_Vh_vmpy_VhVh_s1_rnd_sat(digits, s.digits);
+    const HVX_Vector twice = Q6_Vh_vmpy_VhVh_s1_rnd_sat(digits, s.half);
+    const HVX_Vector bits = Q6_Vh_vmin_VhVh(Q6_Vh_vsub_VhVh(once, splat_half(1024)), twice);
+    p.products[c] = Q6_Vh_vadd_VhVh(bits, Q6_Vh_vsub_VhVh(field, splat_half((c & 1) * kFifth + (c >> 1) * kSixth)));
+  }
+  return p;
+}
+inline __attribute__((always_inline)) ProductsOfQ4 of_block(const ProductsOfQ4& both, bool second) {
+  const auto twice = [&](HVX_Vector v) __attribute__((always_inline)) {
+    const HVX_VectorPair pair = Q6_W_vshuff_VVR(v, v, -2);
+    return second ? Q6_V_hi_W(pair) : Q6_V_lo_W(pair);
+  };
+  ProductsOfQ4 p;
+#pragma clang loop unroll(full)
+  for (uint32_t c = 0; c < 4; ++c) p.products[c] = twice(both.products[c]);
+  p.scales = twice(both.scales);
+  return p;
+}
+// Two vectors of weights, step by step for both: there are four predicates.
+inline __attribute__((always_inline)) void put_weights(HVX_VectorPair both, const ProductsOfQ4& p, HVX_Vector* to) {
+  const HVX_Vector words[2] = {Q6_V_lo_W(both), Q6_V_hi_W(both)};
+  HVX_Vector low[2], high[2];
+  HVX_VectorPred chosen[2];
+#define DSP_BOTH _Pragma("clang loop unroll(full)") for (int i = 0; i < 2; ++i)
+  DSP_BOTH chosen[i] = Q6_Q_vand_VR(words[i], static_cast<int32_t>(kFifth << 16 | kFifth));
+  DSP_BOTH low[i] = Q6_V_vmux_QVV(chosen[i], p.products[1], p.products[0]);
+  DSP_BOTH high[i] = Q6_V_vmux_QVV(chosen[i], p.products[3], p.products[2]);
+  DSP_BOTH chosen[i] = Q6_Q_vand_VR(words[i], static_cast<int32_t>(kSixth << 16 | kSixth));
+  DSP_BOTH low[i] = Q6_V_vmux_QVV(chosen[i], high[i], low[i]);
+  DSP_BOTH chosen[i] = Q6_Q_vand_VR(words[i], static_cast<int32_t>(kNotZero << 16 | kNotZero));
+  DSP_BOTH to[i] = Q6_Vh_condacc_QVhVh(chosen[i], words[i], low[i]);
+#undef DSP_BOTH
+}
+void widen_q4(const uint8_t* tile, uint32_t first, uint32_t last, uint8_t* to) {
+  constexpr uint32_t kVectors = 4;
+  const auto* pair = reinterpret_cast<const HVX_Vector*>(tile) + 1 + first / 2 * (2 * kVectors + 1);
+  const HVX_Vector table = *reinterpret_cast<const HVX_Vector*>(kWords.words);
+  auto* out = reinterpret_cast<HVX_Vector*>(to);
+  const auto block = [&](const HVX_Vector* nibbles, const ProductsOfQ4& p) __attribute__((always_inline)) {
+    const HVX_VectorPred nothing = Q6_Q_vcmp_eq_VhVh(p.scales, Q6_V_vzero());
+    const HVX_Vector kept = Q6_V_vmux_QVV(nothing, Q6_V_vzero(), Q6_V_vsplat_R(0x0f0f0f0f));
+    const HVX_Vector otherwise = Q6_V_vmux_QVV(nothing, Q6_V_vsplat_R(0x08080808), Q6_V_vzero());
+    const auto words = [&](HVX_Vector q) __attribute__((always_inline)) {
+      return Q6_Wh_vlut16_VbVhR(Q6_V_vor_VV(Q6_V_vand_VV(q, kept), otherwise), table, 0);
+    };
+    HVX_VectorPair low = words(nibbles[0]), high = words(Q6_Vub_vlsr_VubR(nibbles[0], 4));
+#pragma clang loop unroll(full)
+    for (uint32_t g = 0; g < kVectors; ++g) {
+      HVX_VectorPair next_low = low, next_high = high;
+      if (g + 1 < kVectors) next_low = words(nibbles[g + 1]);
+      put_weights(low, p, out);
+      if (g + 1 < kVectors) next_high = words(Q6_Vub_vlsr_VubR(nibbles[g + 1], 4));
+      put_weights(high, p, out + 2);
+      low = next_low, high = next_high;
+      out += 4;
+      asm volatile("" : : : "memory");
+    }
+  };
+  for (uint32_t b = first; b < last; b += 2, pair += 2 * kVectors + 1) {
+    const ProductsOfQ4 both = products_of(pair[2 * kVectors]);
+    block(pair, of_block(both, false));
+    if (b + 1 < last) block(pair + kVectors, of_block(both, true));
+  }
+}
+
 struct BlockOfQ8 {
   static constexpr bool kSmall = false;
   static constexpr uint32_t kVectors = 8;
@@ -171,7 +242,7 @@ struct BlockOfF16 {
 template <class Block>
 void widen(Format format, const uint8_t* tile, uint32_t first, uint32_t last, uint8_t* to) {
   const auto* pair = reinterpret_cast<const HVX_Vector*>(tile) + 1 + first / 2 * (2 * Block::kVectors + 1);
-  auto* out = reinterpret_cast<HVX_Vector*>(to + first * kUnitTileBytes);
+  auto* out = reinterpret_cast<HVX_Vector*>(to);
   for (uint32_t b = first; b < last; b += 2, pair += 2 * Block::kVectors + 1) {
     Scales both = scales_of(pair[2 * Block::kVectors], static_cast<uint32_t>(unit_weight_shift(format)));
     if (!Block::kSmall) both.field = Q6_V_vor_VV(both.field, both.sign);
@@ -202,7 +273,7 @@ void unit_rows(const float* even, const float* odd, uint32_t blocks, uint8_t* to
 
 void unit_weights(Format format, const uint8_t* tile, uint32_t first, uint32_t last, uint8_t* to) {
   if (format == Format::q4)
-    widen<BlockOfQ4>(format, tile, first, last, to);
+    widen_q4(tile, first, last, to);
   else if (format == Format::q8)
     widen<BlockOfQ8>(format, tile, first, last, to);
   else

@@ -94,10 +94,10 @@ void os_clean(const uint8_t*, uint32_t) {}  // there is one cache
 uint32_t os_threads() { return current->threads; }
 Matrix os_matrix() { return current->unit; }
 bool os_lock_matrix(const Matrix& unit) {
-  hmx_model_memory(unit.memory, unit.bytes, true);
+  hmx_model_memory(unit.memory, unit.bytes, HMX_RIGHT, 0);
   return true;
 }
-void os_unlock_matrix() { hmx_model_memory(nullptr, 0, false); }
+void os_unlock_matrix() { hmx_model_memory(nullptr, 0, HMX_RIGHT, 0); }
 
 bool os_start_worker(uint32_t index, void (*entry)(void*), void* argument) {
   try {

@@ -24,9 +24,11 @@
 //                           coherent=1: nobody looks into the DSP's, 0: nor into the host's; lost=N: the N-th range of
 //                           every batch is not maintained, sync=0: what llada_standin_sync() is asked for is not done.
 //                           Sessions opened from now on: hardware=N: threads that run at a time, scatter=SEED: buffers
-//                           are mapped anywhere. slow=N: every answer takes N times as long; batch_us, map_us,
-//                           map_us_mb: a batch, a mapping, a MB of it take that much longer, as a profile of `llada
-//                           doctor` says. "" none
+//                           are mapped anywhere; vtcm=BYTES: there is a modelled matrix unit with so much memory,
+//                           unit=STATUS is what a vote for its power gets, locks=0: no thread gets it, lies=N, swaps=1,
+//                           drifts=N, hangs=N: how it errs (dsp/hmx_model.h). slow=N: every answer takes N times as
+//                           long; batch_us, map_us, map_us_mb: a batch, a mapping, a MB of it take that much longer, as
+//                           a profile of `llada doctor` says. "" none
 //   llada_standin_sync(d, f) what DMA_BUF_IOCTL_SYNC is to Linux's buffers
 // and reads LLADA_HEXAGON_QEMU (the emulator, qemu-hexagon), LLADA_HEXAGON_LOG (a file for what it prints),
 // LLADA_HEXAGON_FILES (a folder: buffers are unnamed files there instead of memory), LLADA_CDSPRPC_FAULT and
@@ -44,6 +46,7 @@
 #include <string>
 
 #include "devices/hexagon/cdsprpc_abi.h"
+#include "devices/hexagon/dsp/hmx_model.h"
 #include "devices/hexagon/wire.h"
 #include "lab/hexagon/standin/buffers.h"
 #include "lab/hexagon/standin/dsp_process.h"
@@ -175,7 +178,7 @@ int open_session(const char* uri, remote_handle64* handle) {
   const int domain = domain_of(session);
   uint32_t space = 0;
   ProcessPaths paths{find_emulator(), "",
-                     std::getenv("LLADA_HEXAGON_LOG") != nullptr ? std::getenv("LLADA_HEXAGON_LOG") : "", 0, 0};
+                     std::getenv("LLADA_HEXAGON_LOG") != nullptr ? std::getenv("LLADA_HEXAGON_LOG") : ""};
   {
     const std::lock_guard lock(s.mutex);
     if (session < 0 || session > s.reserved) {
@@ -190,8 +193,14 @@ int open_session(const char* uri, remote_handle64* handle) {
     paths.vote_status = s.status("votes");
     paths.hardware = static_cast<uint32_t>(s.value("hardware", 0));
     paths.scatter = static_cast<uint32_t>(s.value("scatter", 0));
+    paths.vtcm = static_cast<uint32_t>(s.value("vtcm", 0));
+    paths.unit_status = s.status("unit");
+    for (const auto& [key, fault] :
+         {std::pair{"lies", HMX_LIES}, {"swaps", HMX_SWAPS}, {"drifts", HMX_DRIFTS}, {"hangs", HMX_HANGS}})
+      if (s.phone.contains(key)) paths.unit_fault = fault, paths.unit_period = static_cast<uint32_t>(s.value(key, 1));
     paths.lacks = (s.value("mmap2", 1) == 0 ? 1u * RING_LACKS_MMAP2 : 0u) |
-                  (paths.vote_status == -1 ? 1u * RING_LACKS_VOTES : 0u);
+                  (paths.vote_status == -1 ? 1u * RING_LACKS_VOTES : 0u) |
+                  (s.value("locks", 1) == 0 ? 1u * RING_LACKS_UNIT : 0u);
     const auto found = s.sessions.find(domain);
     if (found != s.sessions.end() && found->second.process->alive()) {
       s.error = "the stand-in takes one module per session";

@@ -66,6 +66,8 @@ std::unique_ptr<DspProcess> DspProcess::start(const ProcessPaths& paths, uint32_
   first.vote_status = paths.vote_status;
   first.hardware = paths.hardware;
   first.scatter = paths.scatter;
+  first.vtcm = paths.vtcm, first.unit_status = paths.unit_status;
+  first.unit_fault = paths.unit_fault, first.unit_period = paths.unit_period;
 
   DspProcess* self = p.get();
   const std::string host = std::to_string(::getpid()), control = std::to_string(p->ring_fd_);

@@ -20,7 +20,10 @@ struct ProcessPaths {
   std::string emulator, program, log;  // log: where its standard error goes; empty: nowhere
   uint32_t lacks = 0;                  // RingLacks
   int vote_status = 0;                 // the answer of its HAP_power_set
-  uint32_t hardware = 0, scatter = 0;  // as in Ring
+  uint32_t hardware = 0, scatter = 0;  // as in Ring, and so are those that follow
+  uint32_t vtcm = 0;
+  int unit_status = 0;
+  uint32_t unit_fault = 0, unit_period = 0;
 };
 
 class DspProcess {

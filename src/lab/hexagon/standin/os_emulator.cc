@@ -87,6 +87,7 @@ uint32_t parse(const char* text) {
 // One read of a word that the host may write at any time.
 uint32_t once(const uint32_t& shared) { return __atomic_load_n(&shared, __ATOMIC_RELAXED); }
 
+static_assert(sizeof(Ring) <= RING_DATA);
 const Ring* control = nullptr;  // the first channel
 
 // There may be fewer hardware threads than threads (ring.h): a running thread has one until it sleeps or waits for
@@ -264,6 +265,20 @@ int unmap(void* address, uint32_t bytes) {
   return -call(kUnmap, word(address), static_cast<int32_t>(bytes));
 }
 
+// Of the matrix unit, mapped when it is first asked for.
+uint8_t* unit_memory() {
+  constexpr uint32_t kRegion = 256 << 10;
+  static uint8_t* memory = nullptr;
+  if (memory == nullptr) {
+    constexpr int32_t kPrivate = 2, kAnonymous = 0x20;
+    const int32_t at =
+        call(kMap2, 0, static_cast<int32_t>(once(control->vtcm) + kRegion), 3, kPrivate | kAnonymous, -1);
+    if (at < 0 && at > -4096) return nullptr;
+    memory = reinterpret_cast<uint8_t*>((static_cast<uintptr_t>(at) + kRegion - 1) / kRegion * kRegion);
+  }
+  return memory;
+}
+
 int32_t serve(uint32_t control_fd) {
   uint32_t error = 0;
   auto* file = static_cast<uint8_t*>(os_map(static_cast<int32_t>(control_fd), RING_BYTES, false, &error));
@@ -302,7 +317,35 @@ Hap hap() {
     calls.munmap2 = unmap;
   }
   if ((lacks & RING_LACKS_VOTES) == 0)
-    calls.power_set = [](void*, void*) { return control != nullptr ? static_cast<int>(control->vote_status) : 0; };
+    calls.power_set = [](void*, void* request) {
+      if (control == nullptr) return 0;
+      constexpr uint32_t kHmx = 13;  // and the one behind it, for its clock
+      return static_cast<int>(*static_cast<uint32_t*>(request) >= kHmx ? control->unit_status : control->vote_status);
+    };
+  calls.resource_init = [](void* attributes) { return attributes != nullptr ? 0 : 1; };
+  calls.resource_vtcm = [](void* attributes, unsigned bytes, unsigned, unsigned least) {
+    static_cast<uint32_t*>(attributes)[0] = bytes, static_cast<uint32_t*>(attributes)[1] = least;
+    return 0;
+  };
+  calls.resource_hmx = [](void*, int) { return 0; };
+  calls.resource_acquire = [](void* attributes, unsigned) {
+    return once(control->vtcm) >= static_cast<uint32_t*>(attributes)[1] ? 1u : 0u;
+  };
+  calls.resource_memory = [](void* attributes, void** memory, unsigned* bytes) {
+    const uint32_t most = static_cast<uint32_t*>(attributes)[0], there = once(control->vtcm);
+    *memory = unit_memory(), *bytes = there < most ? there : most;
+    return *memory != nullptr ? 0 : 1;
+  };
+  calls.resource_release = [](unsigned) { return 0; };
+  calls.hmx_lock = [](unsigned) {
+    if ((once(control->lacks) & RING_LACKS_UNIT) != 0) return 1;
+    hmx_model_memory(unit_memory(), once(control->vtcm), once(control->unit_fault), once(control->unit_period));
+    return 0;
+  };
+  calls.hmx_unlock = [](unsigned) {
+    hmx_model_memory(nullptr, 0, HMX_RIGHT, 0);
+    return 0;
+  };
   calls.error = [] { return map_error; };
   return calls;
 }
@@ -315,30 +358,6 @@ void os_clean(const uint8_t* bytes, uint32_t count) {
       clean(buffer, static_cast<uint32_t>(bytes - buffer.address),
             static_cast<uint32_t>(bytes - buffer.address) + count);
 }
-
-// Mapped when it is first asked for.
-Matrix os_matrix() {
-  constexpr uint32_t kRegion = 256 << 10;
-  static constinit Lock lock;
-  static uint8_t* memory = nullptr;
-  const LockGuard held(lock);
-  const uint32_t bytes = control != nullptr ? once(control->vtcm) : 0;
-  if (bytes == 0) return {};
-  if (memory == nullptr) {
-    constexpr int32_t kPrivate = 2, kAnonymous = 0x20;
-    const int32_t at = call(kMap2, 0, static_cast<int32_t>(bytes + kRegion), 3, kPrivate | kAnonymous, -1);
-    if (at < 0 && at > -4096) return {};
-    memory = reinterpret_cast<uint8_t*>((static_cast<uintptr_t>(at) + kRegion - 1) / kRegion * kRegion);
-  }
-  return {memory, bytes};
-}
-bool os_lock_matrix(const Matrix& unit) {
-  const uint32_t lacks = once(control->lacks);
-  if ((lacks & RING_LACKS_UNIT) != 0) return false;
-  hmx_model_memory(unit.memory, unit.bytes, (lacks & RING_LACKS_SUMS) == 0);
-  return true;
-}
-void os_unlock_matrix() { hmx_model_memory(nullptr, 0, false); }
 
 uint64_t os_microseconds() {
   Time now = {0, 0};

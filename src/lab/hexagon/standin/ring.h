@@ -19,7 +19,7 @@
 #include <stdint.h>
 
 #define RING_MAGIC 0x4c4c5247u
-#define RING_VERSION 5u
+#define RING_VERSION 6u
 #define RING_BYTES (4u << 20) /* of the control file; a multiple of the guest's 64 KiB pages */
 #define RING_CHANNELS 2u
 #define RING_SHORT_BYTES (64u << 10) /* of every channel but the first, at the end of the file */
@@ -41,13 +41,14 @@ typedef struct Ring {
   uint32_t hardware;   /* by the stand-in, in the first channel: threads that run at a time; 0: any number */
   uint32_t scatter; /* by the stand-in, in the first channel: buffers are mapped anywhere, by this seed; 0: in order */
   uint32_t vtcm;    /* by the stand-in, in the first channel: bytes of a modelled matrix unit's memory; 0: no unit */
-} Ring;             /* the arguments' bytes follow at offset 128 */
+  int32_t unit_status; /* by the stand-in, in the first channel: the answer to votes for the unit's power */
+  uint32_t unit_fault, unit_period; /* by the stand-in, in the first channel: how it errs (dsp/hmx_model.h) */
+} Ring;                             /* the arguments' bytes follow at RING_DATA */
 
-/* SUMS: the modelled matrix unit multiplies nothing, so that packets are those of the kernels around it. UNIT: its
-   memory is there, and no thread is given the unit. */
-enum RingLacks { RING_LACKS_MMAP2 = 1, RING_LACKS_VOTES = 2, RING_LACKS_SUMS = 4, RING_LACKS_UNIT = 8 };
+/* UNIT: the matrix unit's memory is there, and no thread is given the unit. */
+enum RingLacks { RING_LACKS_MMAP2 = 1, RING_LACKS_VOTES = 2, RING_LACKS_UNIT = 4 };
 
-#define RING_DATA 128u
+#define RING_DATA 256u
 #define RING_CHANNEL_AT(channel) ((channel) == 0 ? 0 : RING_BYTES - (RING_CHANNELS - (channel)) * RING_SHORT_BYTES)
 #define RING_CHANNEL_BYTES(channel) ((channel) == 0 ? RING_TABLE_AT : RING_SHORT_BYTES)
 
