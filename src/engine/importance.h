@@ -16,7 +16,7 @@ class Model;
 
 struct ImportanceRequest {
   std::string text, text_name;  // the name stands in the file
-  std::string out_path;
+  std::string out_path = {};
   int64_t length = 512;                  // tokens of a canvas, 1 or more; the last one may be shorter
   int64_t canvases = 0;                  // at most so many; 0: all
   std::optional<double> mask_rate = {};  // 0 to 1, of every canvas; absent: another for each, uniform

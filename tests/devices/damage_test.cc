@@ -122,12 +122,16 @@ TEST_P(Damage, InOneWeightOfEveryArchitecture) {
     for (const DType type : {DType::F16, DType::Q8_0}) expect_every_weight_counts(type, config);
 }
 
-// (Of those that can be written; tests/kernels has the others.)
+// (Of those that can be written and begin with their scale; tests/kernels has the others.)
 TEST_P(Damage, InOneWeightOfEveryType) {
   ModelConfig one = small_config();
   one.layers = 1, one.vocab = 300;
-  for (int type = 0; type < kDTypeCount; ++type)
-    if (can_quantize(static_cast<DType>(type))) expect_every_weight_counts(static_cast<DType>(type), one);
+  for (int type = 0; type < kDTypeCount; ++type) {
+    const auto t = static_cast<DType>(type);
+    if (!can_quantize(t) || traits(t).elements > 32) continue;
+    if (t == DType::IQ4_NL && GetParam() == "sim") continue;  // its profile has no time for it
+    expect_every_weight_counts(t, one);
+  }
 }
 
 // Rows of K/V that stay as a former step left them.

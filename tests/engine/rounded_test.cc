@@ -5,11 +5,13 @@
 
 #include <cmath>
 
+#include "engine/convert.h"
 #include "engine/inspect.h"
 #include "engine/pack_cache.h"
 #include "engine/session.h"
 #include "formats/rounded_fixture.h"
 #include "formats/temp_folder.h"
+#include "must.h"
 
 namespace llada {
 namespace {
@@ -47,11 +49,16 @@ TEST_P(RoundedRuns, AreAlikeAtEveryLoad) {
     ASSERT_TRUE(model) << model.error().message;
     const auto got = logits_of(*model);
     const bool mixture = (*model)->config().experts > 0;  // whose router's choice the last bit can turn
-    // Another instruction set uses other weights in place; a second load makes everything anew.
+    // Another instruction set uses other weights in place; a second load makes everything anew. Rounded activations
+    // make these networks of drawn weights differ by percents: by as much on every set.
     const auto plain = Model::load(disk.path(), {.isa = "scalar", .threads = 1});
     ASSERT_TRUE(plain) << plain.error().message;
     if (!mixture) {
-      EXPECT_LE(relative_error(got, logits_of(*plain)), 0.02) << family->name;
+      const std::string twin = disk / "twin.gguf";
+      must(convert_model({disk.path(), twin, "f32", ""}, {}));
+      const auto exact = logits_of(*must(Model::load(twin, {.threads = 1})));
+      const double own = relative_error(got, exact), of_plain = relative_error(logits_of(*plain), exact);
+      EXPECT_LE(own, 1.5 * of_plain + 0.005) << family->name;
     }
     const auto again = Model::load(disk.path(), {.threads = 1});
     ASSERT_TRUE(again) << again.error().message;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <random>
 
 #include "tensor/half.h"
@@ -378,6 +379,7 @@ RoundedForm rounded_form(const std::string& name) {
 
 RoundedFolder rounded_folder(const ModelConfig& config, const RoundedForm& form,
                              const std::function<void(std::vector<FilePart>&)>& change) {
+  random().seed(std::accumulate(form.name.begin(), form.name.end(), 7U, [](unsigned h, char c) { return 31 * h + c; }));
   RoundedFolder folder;
   const auto names = hf_names(config, Style::standard);
   std::vector<FilePart> parts;
