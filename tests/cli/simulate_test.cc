@@ -30,7 +30,7 @@ TEST(Simulate, TextSaysThatItIsModelledAndWhereSomrDoesNothing) {
   EXPECT_THAT(v81.out, HasSubstr("All numbers are modelled."));
   EXPECT_THAT(v81.out, HasSubstr("SOMR contributes nothing on this chip"));
   EXPECT_THAT(v81.out, HasSubstr("npu.matmul_gflops = 5200 GFLOP/s [M]"));
-  EXPECT_EQ(json_of({"simulate", "--compare-profiles", "--json"})["profiles"].size(), 8u);
+  EXPECT_EQ(json_of({"simulate", "--compare-profiles", "--json"})["profiles"].size(), 10u);
 }
 
 // labels: long

@@ -102,11 +102,29 @@ TEST_P(PhoneModule, HasTheHeadThatALoaderWants) {
     EXPECT_EQ(ELF32_ST_BIND(symbol.st_info), STB_WEAK) << symbol_name << ": a phone without it loads nothing";
   }
   EXPECT_EQ(exports, std::set<std::string>{"llada_hexagon_skel_handle_invoke"});
-  EXPECT_EQ(imports,
-            (std::set<std::string>{"HAP_debug", "HAP_mmap", "HAP_mmap2", "HAP_munmap", "HAP_munmap2",
-                                   "HAP_perf_get_time_us", "HAP_power_set", "pthread_attr_init",
-                                   "pthread_attr_setstackaddr", "pthread_attr_setstacksize", "pthread_create",
-                                   "pthread_join", "qurt_futex_wait", "qurt_futex_wake", "qurt_hvx_get_units"}));
+  EXPECT_EQ(imports, (std::set<std::string>{"HAP_debug",
+                                            "HAP_mmap",
+                                            "HAP_mmap2",
+                                            "HAP_munmap",
+                                            "HAP_munmap2",
+                                            "HAP_perf_get_time_us",
+                                            "HAP_power_set",
+                                            "compute_resource_acquire",
+                                            "compute_resource_attr_get_vtcm_ptr_v2",
+                                            "compute_resource_attr_init",
+                                            "compute_resource_attr_set_hmx_param",
+                                            "compute_resource_attr_set_vtcm_param_v2",
+                                            "compute_resource_hmx_lock",
+                                            "compute_resource_hmx_unlock",
+                                            "compute_resource_release",
+                                            "pthread_attr_init",
+                                            "pthread_attr_setstackaddr",
+                                            "pthread_attr_setstacksize",
+                                            "pthread_create",
+                                            "pthread_join",
+                                            "qurt_futex_wait",
+                                            "qurt_futex_wake",
+                                            "qurt_hvx_get_units"}));
 }
 
 INSTANTIATE_TEST_SUITE_P(Variants, PhoneModule, testing::Values("", "_aligned", "_sdk"),
