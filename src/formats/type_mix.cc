@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <utility>
 
 namespace llada {
 namespace {
@@ -22,6 +23,10 @@ constexpr TypeMix kMixes[] = {
     {"q3_k_m", DType::Q3_K, 12, MixRule::q3_k_m}, {"q3_k_s", DType::Q3_K, 11, MixRule::q3_k_s},
     {"q2_k", DType::Q2_K, 10, MixRule::q2_k},
 };
+
+// Names that llama.cpp's quantizer takes too.
+constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
+    {"q3_k", "q3_k_m"}, {"q4_k", "q4_k_m"}, {"q5_k", "q5_k_m"}};
 
 // The first and the last eighth of the layers, and every third between them.
 bool gets_more(int64_t layer, int64_t layers) {
@@ -61,6 +66,8 @@ std::span<const TypeMix> type_mixes() { return kMixes; }
 
 const TypeMix* find_type_mix(std::string_view name) {
   const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == b; };
+  for (const auto& [alias, mix] : kAliases)
+    if (std::ranges::equal(name, alias, same)) name = mix;
   const auto* mix =
       std::ranges::find_if(kMixes, [&](const TypeMix& m) { return std::ranges::equal(name, m.name, same); });
   return mix == std::end(kMixes) ? nullptr : mix;

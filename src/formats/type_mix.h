@@ -24,7 +24,7 @@ struct TypeMix {
 };
 
 std::span<const TypeMix> type_mixes();
-const TypeMix* find_type_mix(std::string_view name);  // case-insensitive; null: none
+const TypeMix* find_type_mix(std::string_view name);  // in any case; q4_k is q4_k_m; null: none
 std::string type_mix_names(std::string_view between, std::string_view before_last);
 
 // The types of one file's matrices, asked for in the order of the layers.

@@ -77,7 +77,10 @@ TEST(TypeMix, RowsThatDoNotFitGetSmallerBlocks) {
 
 TEST(TypeMix, NamesAreFoundInAnyCase) {
   EXPECT_EQ(find_type_mix("Q4_K_M"), find_type_mix("q4_k_m"));
-  EXPECT_EQ(find_type_mix("q4_k"), nullptr);
+  EXPECT_EQ(find_type_mix("Q3_K"), find_type_mix("q3_k_m")) << "llama.cpp's short names";
+  EXPECT_EQ(find_type_mix("q4_k"), find_type_mix("q4_k_m"));
+  EXPECT_EQ(find_type_mix("q5_k"), find_type_mix("q5_k_m"));
+  EXPECT_EQ(find_type_mix("q4_k_x"), nullptr);
   EXPECT_EQ(find_type_mix(""), nullptr);
   EXPECT_TRUE(type_mix_names(", ", " or ").ends_with("q3_k_s or q2_k"));
 }
