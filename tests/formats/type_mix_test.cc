@@ -72,6 +72,8 @@ TEST(TypeMix, RowsThatDoNotFitGetSmallerBlocks) {
     EXPECT_EQ(traits(chooser.choose("blk.3.ffn_up.weight", {{512, 8, 1, 1}, 2})).name,
               traits(find_type_mix(mix)->type).name);
     EXPECT_EQ(chooser.fallbacks(), 2);
+    EXPECT_EQ(traits(chooser.choose("output.weight", {{96, 8, 1, 1}, 2})).name, "q8_0");
+    EXPECT_EQ(chooser.fallbacks(), 2) << "the head's own rule is no way out";
   }
 }
 
