@@ -24,8 +24,8 @@ SEARCHED = ("Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K", "IQ4_NL", "IQ4_XS", "Q4_0", 
 
 def block_rows(rng):
     """Rows of one or two blocks, each with weights: usual ones, and those that a search stumbles over."""
-    usual = lambda n=256: rng.standard_normal(n)
-    spread = lambda n=256: rng.lognormal(0, 2, n)
+    usual = lambda n=256, rng=rng: rng.standard_normal(n)
+    spread = lambda n=256, rng=rng: rng.lognormal(0, 2, n)
     yield "normal", usual(512) * 0.02, spread(512)
     yield "cubed", usual(512) ** 3, spread(512)
     yield "zeros", np.zeros(256), spread()
@@ -38,6 +38,10 @@ def block_rows(rng):
     yield "large", usual() * 1e4, np.full(256, 1e-30)
     yield "halves", rng.integers(-31, 32, 256) / 2, np.zeros(256)
     yield "two values", np.where(rng.integers(0, 2, 256) == 1, 1.0, -1.0), np.ones(256)
+    # Of many rows these two need a search's last step: the lowest scale of scales, the fifth round.
+    for seed in (2, 3547):
+        eighths = np.random.default_rng(seed)
+        yield f"eighths {seed}", np.round(usual(rng=eighths) * 8) / 8, spread(rng=eighths)
 
 
 def blocks(library, path):

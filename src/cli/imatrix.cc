@@ -1,5 +1,8 @@
 // llada imatrix: the importance of a model's columns, for llada convert and llama.cpp's quantizer.
+#include <filesystem>
+
 #include "base/file.h"
+#include "base/numbers.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/hub_access.h"
@@ -10,6 +13,7 @@
 #include "cli/terminal.h"
 #include "cli/workspace.h"
 #include "engine/importance.h"
+#include "engine/model.h"
 #include "json/parse.h"
 
 namespace llada::cli {
@@ -19,6 +23,18 @@ namespace {
 Status check_writable(const std::string& path) {
   LLADA_TRY([[maybe_unused]] const auto file, AtomicFile::create(path));
   return {};
+}
+
+// The measurement would replace what it was made of.
+Status refuse_same(const std::string& out, const std::string& in, std::string_view what) {
+  std::error_code ignored;
+  if (!std::filesystem::equivalent(out, in, ignored)) return {};
+  return invalid("{}: is {}; another file needed", out, what);
+}
+
+std::string refuse_rate(const std::string& text) {
+  const auto rate = parse_number<double>(text);
+  return rate && *rate >= 0 && *rate <= 1 ? "" : fmt::format("found '{}', needed a number from 0 to 1", text);
 }
 
 }  // namespace
@@ -39,12 +55,14 @@ Work setup_imatrix(CLI::App& app) {
       ->type_name("FILE")
       ->required()
       ->check(refuse_empty_path, "");
-  add_integer_option(app, "--length", o->request.length, 2, int64_t{1} << 16, "tokens of a canvas (512)");
+  add_integer_option(app, "--length", o->request.length, 2, int64_t{1} << 16,
+                     "tokens of a canvas (512, or the model's context)");
   add_integer_option(app, "--canvases", o->request.canvases, 0, int64_t{1} << 40,
                      "at most so many (0: the whole text)");
   app.add_option("--mask-rate", o->request.mask_rate, "of every canvas (another for each, uniform over 0 to 1)")
-      ->type_name("R");
-  app.add_option("--seed", o->request.seed, "of the masks (0)")->type_name("N");
+      ->type_name("R")
+      ->check(refuse_rate, "");
+  add_integer_option(app, "--seed", o->request.seed, 0, int64_t{1} << 62, "of the masks (0)");
   app.add_flag("--json", o->json, "one JSON object on stdout");
   app.footer(
       "Examples:\n"
@@ -52,8 +70,11 @@ Work setup_imatrix(CLI::App& app) {
       "  llada convert llada-8b-f16.gguf llada-8b-q4_k_m.gguf --type q4_k_m --imatrix importance.gguf");
   return [o]() -> Result<int> {
     LLADA_TRY_STATUS(check_writable(o->request.out_path));
+    LLADA_TRY_STATUS(refuse_same(o->request.out_path, o->request.text_name, "the text"));
     LLADA_TRY(o->request.text, read_any_file(o->request.text_name));
     LLADA_TRY(const auto model, open_model(o->model));
+    for (const MappedFile& file : model->file().files())
+      LLADA_TRY_STATUS(refuse_same(o->request.out_path, file.path(), "a file of the model"));
     const InterruptGuard guard;
     ImportanceReport report;
     {

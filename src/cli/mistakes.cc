@@ -18,6 +18,8 @@ struct Foreign {
 
 constexpr Foreign kForeign[] = {
     {"-sys", "--system", "", true},
+    {"-f", "--texts", "", true},
+    {"--chunks", "--canvases", "", true},
     {"-hf", "--hf-repo", "", true},
     {"-hfr", "--hf-repo", "", true},
     {"-hf", "REPOSITORY", "the repository stands without an option"},

@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <optional>
 
 #include "engine/folder_check.h"
@@ -40,6 +41,9 @@ Result<ConvertReport> convert_model(const ConvertRequest& request, const Convert
   LLADA_TRY_STATUS(check_conversion_type(type));
   std::optional<Imatrix> imatrix;
   if (!weights.empty()) {
+    std::error_code ignored;
+    if (std::filesystem::equivalent(weights, out_path, ignored))
+      return invalid("{}: is the importance matrix; another output path needed", out_path);
     LLADA_TRY(imatrix, Imatrix::open(weights));
   }
   LLADA_TRY(const auto file, ModelFile::open(path));

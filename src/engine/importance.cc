@@ -8,7 +8,7 @@
 namespace llada {
 namespace {
 
-constexpr int64_t kLongestCanvas = int64_t{1} << 16;
+constexpr int64_t kLongestCanvas = int64_t{1} << 16, kUsualCanvas = 512;
 
 // The token before each canvas's text: where the model wants one, its BOS.
 std::vector<int32_t> start_of(const Model& model) {
@@ -22,8 +22,8 @@ std::vector<int32_t> start_of(const Model& model) {
 Result<ImportanceReport> measure_importance(const std::shared_ptr<const Model>& model, const ImportanceRequest& request,
                                             const ImportanceProgress& progress) {
   const int64_t most = model->context() > 0 ? std::min(model->context(), kLongestCanvas) : kLongestCanvas;
-  if (request.length < 2 || request.length > most)
-    return invalid("length: found {}, needed 2 to {}", request.length, most);
+  const int64_t length = request.length == 0 ? std::min(most, kUsualCanvas) : request.length;
+  if (length < 2 || length > most) return invalid("length: found {}, needed 2 to {}", length, most);
   if (const double rate = request.mask_rate.value_or(0); !(rate >= 0 && rate <= 1))
     return invalid("mask_rate: found {}, needed 0 to 1", rate);
   LLADA_TRY(auto importance, Importance::create(model));
@@ -32,7 +32,7 @@ Result<ImportanceReport> measure_importance(const std::shared_ptr<const Model>& 
   const std::vector<int32_t> start = start_of(*model);
   const std::vector<int32_t> ids = model->tokenizer().encode(request.text, ControlText::token);
   if (ids.empty()) return invalid("{}: the text has no tokens, at least one needed", request.text_name);
-  const int64_t each = request.length - std::ssize(start);  // of the text
+  const int64_t each = length - std::ssize(start);  // of the text
   const int64_t in_text = (std::ssize(ids) + each - 1) / each;
   const int64_t total = request.canvases > 0 ? std::min(request.canvases, in_text) : in_text;
   const int32_t mask = model->special_ids().mask;
@@ -56,7 +56,7 @@ Result<ImportanceReport> measure_importance(const std::shared_ptr<const Model>& 
   LLADA_TRY_STATUS(write_imatrix(request.out_path, sums,
                                  {.texts = request.text_name,
                                   .chunks = static_cast<uint32_t>(report.canvases),
-                                  .chunk_rows = static_cast<uint32_t>(request.length)}));
+                                  .chunk_rows = static_cast<uint32_t>(length)}));
   return report;
 }
 

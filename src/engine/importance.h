@@ -17,8 +17,8 @@ class Model;
 struct ImportanceRequest {
   std::string text, text_name;  // the name stands in the file
   std::string out_path = {};
-  int64_t length = 512;                  // tokens of a canvas, 1 or more; the last one may be shorter
-  int64_t canvases = 0;                  // at most so many; 0: all
+  int64_t length = 0;    // tokens of a canvas, 2 or more; the last may be shorter; 0: 512, or the context
+  int64_t canvases = 0;  // at most so many; 0: all
   std::optional<double> mask_rate = {};  // 0 to 1, of every canvas; absent: another for each, uniform
   uint64_t seed = 0;                     // of the masks
 };

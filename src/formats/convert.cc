@@ -161,8 +161,9 @@ class Converter {
     int64_t found = 0, without = 0;
     std::string_view first;  // without
     for (Job& job : jobs_) {
-      if (!is_matrix(job) || !traits(job.type).quantized) continue;
+      if (!is_matrix(job) || !uses_weights(job.type)) continue;
       const Imatrix::Entry* entry = given.find(job.name);
+      if (entry == nullptr && job.name == "token_embd.weight" && !config_.tied_head) continue;  // looked up only
       const int64_t needed = job.shape.columns() * job.shape.dims[2];
       if (entry == nullptr) {
         if (++without == 1) first = job.name;
@@ -174,6 +175,9 @@ class Converter {
       ++found;
       job.importance = entry->weights.data();
     }
+    if (found == 0 && without == 0)
+      notes_.push_back(
+          fmt::format("{} changes nothing: type {} has no use for an importance matrix", given.path(), mix_.name));
     if (found == 0 && without > 0)
       return invalid("{}: has {} entries (first: {}), none of which is a matrix of {}: another model's", given.path(),
                      given.entries().size(), printable(given.entries().empty() ? "" : given.entries()[0].name),
@@ -252,7 +256,13 @@ class Converter {
     const float* importance = job.importance;
     if (importance != nullptr) importance += (first + row) / job.shape.dims[1] * n;
     quantize_row(job.type, values.data(), to, n, importance);
-    return {};
+    if (importance == nullptr) return {};
+    // Searched with weights a scale may leave F16's range, or a sum a float's.
+    dequantize_row(job.type, to, values.data(), n);
+    if (std::ranges::all_of(values, [](float v) { return std::isfinite(v); })) return {};
+    return invalid(
+        "{}: with the importance of {} row {} of {} rounds to numbers that {} cannot hold, finite ones needed",
+        model_.path(), options_.imatrix->path(), first + row, job.name, traits(job.type).name);
   }
 
   // One weight that is not finite spoils every token, and F16, also as a scale, turns numbers above its range into

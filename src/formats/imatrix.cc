@@ -58,7 +58,7 @@ Result<std::vector<Imatrix::Entry>> from_gguf(std::span<const std::byte> bytes, 
 // divided, how many there are, the values. Behind them may be the number of chunks and the name of the texts.
 class DatReader {
  public:
-  DatReader(std::span<const std::byte> bytes, std::string_view name) : bytes_(bytes), name_(name) {}
+  DatReader(std::span<const std::byte> bytes, std::string name) : bytes_(bytes), name_(std::move(name)) {}
 
   Result<std::vector<Imatrix::Entry>> read() {
     constexpr size_t kLeastEntry = 4 + 1 + 4 + 4 + 4;  // bytes
@@ -112,8 +112,12 @@ class DatReader {
   }
 
   std::span<const std::byte> bytes_;
-  std::string_view name_;
+  std::string name_;  // begins errors
 };
+
+Result<std::vector<Imatrix::Entry>> from_dat(std::span<const std::byte> bytes, std::string_view name) {
+  return DatReader(bytes, fmt::format("{}: no GGUF file, so read as a .dat importance matrix", name)).read();
+}
 
 }  // namespace
 
@@ -121,8 +125,9 @@ Result<Imatrix> Imatrix::parse(std::span<const std::byte> bytes, std::string_vie
   static_assert(std::endian::native == std::endian::little);
   Imatrix matrix;
   matrix.path_ = name;
+  if (bytes.empty()) return invalid("{}: is empty, an importance matrix needed", name);
   const bool gguf = bytes.size() >= kMagic.size() && std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) == 0;
-  LLADA_TRY(matrix.entries_, gguf ? from_gguf(bytes, name) : DatReader(bytes, name).read());
+  LLADA_TRY(matrix.entries_, gguf ? from_gguf(bytes, name) : from_dat(bytes, name));
   std::ranges::sort(matrix.entries_, {}, &Entry::name);
   const auto twice = std::ranges::adjacent_find(matrix.entries_, {}, &Entry::name);
   if (twice != matrix.entries_.end()) return invalid("{}: {} is there twice", name, printable(twice->name));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
+#include <utility>
 
 namespace llada {
 namespace {
@@ -23,29 +24,9 @@ constexpr TypeMix kMixes[] = {
     {"q2_k", DType::Q2_K, 10, MixRule::q2_k},
 };
 
-// The first and the last eighth of the layers, and every third between them.
-bool gets_more(int64_t layer, int64_t layers) {
-  return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
-}
-
-// The type of blocks of 32 that takes the place of one of 256.
-DType smaller_blocks(DType type) {
-  switch (type) {
-    case DType::IQ4_XS:
-      return DType::IQ4_NL;
-    case DType::Q2_K:
-    case DType::Q3_K:
-      return DType::Q4_0;
-    case DType::Q4_K:
-      return DType::Q5_0;
-    case DType::Q5_K:
-      return DType::Q5_1;
-    case DType::Q6_K:
-      return DType::Q8_0;
-    default:
-      return type;
-  }
-}
+// Names that llama.cpp's quantizer takes too.
+constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
+    {"q3_k", "q3_k_m"}, {"q4_k", "q4_k_m"}, {"q5_k", "q5_k_m"}};
 
 bool fits(const Shape& shape, DType type) { return shape.columns() % traits(type).elements == 0; }
 
@@ -57,10 +38,34 @@ int64_t layer_of(std::string_view name) {  // "blk.3.ffn_down.weight"
 
 }  // namespace
 
+bool gets_more_bits(int64_t layer, int64_t layers) {
+  return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
+}
+
+DType in_smaller_groups(DType type) {
+  switch (type) {
+    case DType::Q2_K:
+    case DType::Q3_K:
+    case DType::TQ1_0:
+    case DType::TQ2_0:
+      return DType::Q4_0;
+    case DType::Q4_K:
+      return DType::Q5_0;
+    case DType::Q5_K:
+      return DType::Q5_1;
+    case DType::Q6_K:
+      return DType::Q8_0;
+    default:
+      return traits(type).elements == 256 ? DType::IQ4_NL : type;
+  }
+}
+
 std::span<const TypeMix> type_mixes() { return kMixes; }
 
 const TypeMix* find_type_mix(std::string_view name) {
   const auto same = [](unsigned char a, unsigned char b) { return std::tolower(a) == b; };
+  for (const auto& [alias, mix] : kAliases)
+    if (std::ranges::equal(name, alias, same)) name = mix;
   const auto* mix =
       std::ranges::find_if(kMixes, [&](const TypeMix& m) { return std::ranges::equal(name, m.name, same); });
   return mix == std::end(kMixes) ? nullptr : mix;
@@ -88,7 +93,7 @@ DType TypeChooser::of_values() {
       return shared ? DType::Q5_K : mix_.type;
     case MixRule::q4_k_m:
     case MixRule::q5_k_m:
-      return gets_more(at, value_matrices_) ? DType::Q6_K : mix_.type;
+      return gets_more_bits(at, value_matrices_) ? DType::Q6_K : mix_.type;
     case MixRule::q4_k_s:
       return at < 4 ? DType::Q5_K : mix_.type;
     default:
@@ -123,7 +128,7 @@ DType TypeChooser::of_down(int64_t layer) const {
       return DType::Q5_K;
     case MixRule::q4_k_m:
     case MixRule::q5_k_m:
-      return gets_more(layer, config_.layers) ? DType::Q6_K : mix_.type;
+      return gets_more_bits(layer, config_.layers) ? DType::Q6_K : mix_.type;
     case MixRule::iq4:
       return layer < config_.layers / 8 && !weighted_ ? DType::Q5_K : mix_.type;
     case MixRule::q4_k_s:
@@ -149,7 +154,7 @@ DType TypeChooser::choose(std::string_view name, const Shape& shape) {
   const DType wanted = preferred(name, shape);
   if (fits(shape, wanted)) return wanted;
   ++fallbacks_;
-  return fits(shape, smaller_blocks(wanted)) ? smaller_blocks(wanted) : DType::F16;
+  return fits(shape, in_smaller_groups(wanted)) ? in_smaller_groups(wanted) : DType::F16;
 }
 
 }  // namespace llada

@@ -24,8 +24,14 @@ struct TypeMix {
 };
 
 std::span<const TypeMix> type_mixes();
-const TypeMix* find_type_mix(std::string_view name);  // case-insensitive; null: none
+const TypeMix* find_type_mix(std::string_view name);  // in any case; q4_k is q4_k_m; null: none
 std::string type_mix_names(std::string_view between, std::string_view before_last);
+
+// Half of the layers: the first and the last eighth, and every third between them. Mixes give them more bits.
+bool gets_more_bits(int64_t layer, int64_t layers);
+
+// For rows that are no multiple of 256: the type in groups of 32 that takes the place of one in groups of 256.
+DType in_smaller_groups(DType type);
 
 // The types of one file's matrices, asked for in the order of the layers.
 class TypeChooser {

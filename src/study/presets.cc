@@ -6,6 +6,7 @@
 
 #include "formats/expectations.h"
 #include "formats/family.h"
+#include "formats/type_mix.h"
 
 namespace llada {
 namespace {
@@ -215,38 +216,15 @@ Result<Preset> with_layers(Preset preset, int64_t layers) {
 
 namespace {
 
-// llama-quantize's choice of half the layers: the first and the last eighth, and every third between.
-bool has_more_bits(int64_t layer, int64_t layers) {
-  return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
-}
-
 // The head, and the matrices of values and of ways down, the former counted among the layers that have one.
 void give_more_bits(const ModelConfig& config, std::vector<PresetTensor>& tensors) {
   const int64_t valued = std::ranges::count(config.gemma->global, false);
   int64_t value = 0;
   for (PresetTensor& t : tensors) {
     if (t.name == "token_embd.weight") t.more_bits = true;
-    if (t.name.ends_with("attn_v.weight")) t.more_bits = has_more_bits(value++, valued);
+    if (t.name.ends_with("attn_v.weight")) t.more_bits = gets_more_bits(value++, valued);
     if (t.layer >= 0 && t.name.contains("ffn_down") && t.shape.rank > 1)
-      t.more_bits = has_more_bits(t.layer, config.layers);
-  }
-}
-
-DType in_smaller_groups(DType type) {
-  switch (type) {
-    case DType::Q4_K:
-      return DType::Q5_0;
-    case DType::Q5_K:
-      return DType::Q5_1;
-    case DType::Q6_K:
-      return DType::Q8_0;
-    case DType::Q2_K:
-    case DType::Q3_K:
-    case DType::TQ1_0:
-    case DType::TQ2_0:
-      return DType::Q4_0;
-    default:
-      return DType::IQ4_NL;
+      t.more_bits = gets_more_bits(t.layer, config.layers);
   }
 }
 
@@ -274,7 +252,7 @@ DType stored_type(const PresetTensor& tensor, DType type) {
   if (tensor.shape.rank == 1 || tensor.name.ends_with("ffn_gate_inp.weight")) return DType::F32;
   if (type == DType::Q4_K && tensor.more_bits) type = DType::Q6_K;
   const auto fits = [&] { return tensor.shape.columns() % traits(type).elements == 0; };
-  if (!fits() && traits(type).elements == 256) type = in_smaller_groups(type);
+  if (!fits()) type = in_smaller_groups(type);
   return fits() ? type : DType::F16;
 }
 

@@ -163,6 +163,8 @@ void dequantize_row(DType type, const std::byte* src, float* dst, int64_t n) {
 
 bool can_quantize(DType type) { return type <= DType::Q5_1 || can_quantize_block(type); }
 
+bool uses_weights(DType type) { return type >= DType::Q4_0 && can_quantize(type); }
+
 void quantize_row(DType type, const float* src, std::byte* dst, int64_t n, const float* weights) {
   LLADA_CHECK(n % traits(type).elements == 0 && can_quantize(type));
   if (can_quantize_block(type)) {
@@ -171,7 +173,7 @@ void quantize_row(DType type, const float* src, std::byte* dst, int64_t n, const
       quantize_block(type, src + at, weights != nullptr ? weights + at : nullptr, dst + row_bytes(type, at));
     return;
   }
-  if (weights != nullptr && type >= DType::Q4_0) {
+  if (weights != nullptr && uses_weights(type)) {
     float squares = 0;
     for (int64_t i = 0; i < n; ++i) squares += src[i] * src[i];
     for (int64_t at = 0; at < n; at += 32)

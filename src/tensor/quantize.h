@@ -16,6 +16,7 @@ void dequantize_row(DType type, const std::byte* src, float* dst, int64_t n);
 // error at each place counts (mean squares of a matrix's inputs); null where nothing is known. Float types and Q8_0
 // have no use for them.
 bool can_quantize(DType type);
+bool uses_weights(DType type);
 void quantize_row(DType type, const float* src, std::byte* dst, int64_t n, const float* weights = nullptr);
 
 }  // namespace llada

@@ -31,7 +31,7 @@ struct Expected {
 };
 
 class ImportanceOf : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Models, ImportanceOf, testing::Values("llada", "dream", "llada_moe", "llada2"),
+INSTANTIATE_TEST_SUITE_P(Models, ImportanceOf, testing::Values("llada", "dream", "llada_moe", "llada2", "nemotron"),
                          [](const auto& model) { return std::string(model.param); });
 
 TEST_P(ImportanceOf, IsTheSumOverAllRowsOfAPlainForward) {
@@ -39,6 +39,7 @@ TEST_P(ImportanceOf, IsTheSumOverAllRowsOfAPlainForward) {
   const TempFolder folder;
   SmallModel reference = make_peaked_model(spec);
   write_hf_folder(reference, folder / "hf");
+  reference.config.causal_text = false;  // a canvas of masks is block-causal, its finished text alone is causal
   std::map<std::pair<std::string, int>, Expected> expected;
   reference.watch = [&](const std::string& name, int expert, const std::vector<double>& rows) {
     const auto columns = static_cast<size_t>(reference.views[reference.index(name, expert)].shape.columns());
@@ -123,6 +124,28 @@ TEST(Importance, WrittenFilesAreReadAndRequestsAreChecked) {
   EXPECT_EQ(down->weights.size(), 16u * 64);
   EXPECT_NE(imatrix->find("blk.0.attn_q.weight"), nullptr);
 
+  // Each canvas has its own rate and masks.
+  const std::vector<int32_t> ids = model->tokenizer().encode(request.text, ControlText::token);
+  int64_t masked = 0;
+  for (size_t n = 0; n * 8 < ids.size(); ++n) {
+    const auto tokens = std::span(ids).subspan(n * 8, std::min<size_t>(8, ids.size() - n * 8));
+    const int32_t mask = model->special_ids().mask;
+    masked += std::ranges::count(masked_at_random(tokens, mask, mask_rate(0, n), 0, n), mask);
+  }
+  EXPECT_EQ(report->masked, masked);
+  EXPECT_EQ(report->rows, std::ssize(ids));
+
+  ImportanceRequest first = request;
+  first.canvases = 1;
+  const auto one = must(measure_importance(model, first, all));
+  EXPECT_EQ(one->rows, 8);
+  EXPECT_THAT(one->unseen, testing::Contains("blk.0.ffn_down_exps.weight")) << "8 rows do not choose 16 experts";
+  EXPECT_THAT(one->unseen, testing::Not(testing::Contains("blk.0.attn_q.weight")));
+
+  ImportanceRequest usual = request;
+  usual.length = 0;
+  EXPECT_EQ(must(measure_importance(model, usual, all))->canvases, 1) << "512 tokens, or the 256 of the context";
+
   std::filesystem::remove(request.out_path);
   const auto stopped = must(measure_importance(model, request, [](int64_t done, int64_t) { return done < 1; }));
   EXPECT_EQ(stopped->canvases, 1);
@@ -132,7 +155,7 @@ TEST(Importance, WrittenFilesAreReadAndRequestsAreChecked) {
     change(bad);
     return why_not(measure_importance(model, bad, all));
   };
-  EXPECT_EQ(refusal([](auto& r) { r.length = 0; }), "length: found 0, needed 2 to 256");
+  EXPECT_EQ(refusal([](auto& r) { r.length = 1; }), "length: found 1, needed 2 to 256");
   EXPECT_EQ(refusal([](auto& r) { r.length = 257; }), "length: found 257, needed 2 to 256");
   EXPECT_EQ(refusal([](auto& r) { r.mask_rate = 1.5; }), "mask_rate: found 1.5, needed 0 to 1");
 }

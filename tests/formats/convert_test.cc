@@ -181,6 +181,44 @@ TEST(Convert, ImportanceOfAnotherModelIsRefused) {
               HasSubstr("has 1 entries (first: blk.9.attn_q.weight), none of which is a matrix of"));
 }
 
+// The embedding's rows are looked up: no file of importance has them, and nobody needs to hear of it.
+TEST(Convert, ImportanceWithoutUseIsSaidAndOnlyThen) {
+  const TempFolder in, out;
+  const ModelConfig config = tiny_config(&kLladaFamily);
+  const ModelFile model = opened(write_folder(in, config));
+  const Imatrix imatrix = importance_of(out, config, "token_embd.weight");
+  const auto notes = [&](DType type) {
+    return *must(convert_to_gguf(model, nullptr, out / "m.gguf", {.type = type, .imatrix = &imatrix, .progress = {}}));
+  };
+  EXPECT_THAT(notes(DType::Q4_0), testing::IsEmpty());
+  for (const DType type : {DType::F16, DType::Q8_0})
+    EXPECT_THAT(notes(type),
+                testing::ElementsAre(imatrix.path() + " changes nothing: type " + std::string(traits(type).name) +
+                                     " has no use for an importance matrix"));
+}
+
+TEST(Convert, ImportanceThatOverflowsASearchIsNamed) {
+  const TempFolder in, out;
+  const ModelConfig config = tiny_config(&kLladaFamily);
+  const ModelFile model = opened(write_folder(in, config));
+  for (const DType type : {DType::Q4_0, DType::Q5_0, DType::IQ4_NL}) {
+    const auto converted = [&](float importance) {
+      const ImatrixSums sums{"blk.1.attn_v.weight", 64, std::vector<float>(64, importance), {1}};
+      EXPECT_TRUE(write_imatrix(out / "i.gguf", {&sums, 1}, {.texts = "", .chunks = 1, .chunk_rows = 1}));
+      const auto imatrix = must(Imatrix::open(out / "i.gguf"));
+      const auto notes =
+          convert_to_gguf(model, nullptr, out / "m.gguf", {.type = type, .imatrix = &*imatrix, .progress = {}});
+      return notes ? "accepted" : notes.error().message;
+    };
+    EXPECT_THAT(converted(3e38f), HasSubstr("i.gguf row 0 of blk.1.attn_v.weight rounds to numbers that " +
+                                            std::string(traits(type).name) + " cannot hold, finite ones needed"));
+    EXPECT_FALSE(std::filesystem::exists(out / "m.gguf"));
+    EXPECT_EQ(converted(1e10f), "accepted");
+    EXPECT_EQ(converted(0), "accepted");
+    std::filesystem::remove(out / "m.gguf");
+  }
+}
+
 TEST(Convert, TheDiffuseDialectBecomesLlamaCpps) {
   const TempFolder folder;
   const ModelConfig config = tiny_config(&kLladaFamily);

@@ -70,11 +70,13 @@ TEST(Imatrix, WrittenSumsAreReadAsMeans) {
 TEST(Imatrix, DamagedFilesOfTheOlderFormAreRefused) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), inf = std::numeric_limits<float>::infinity();
   const auto one = [](float value) { return Dat().number(1).entry("blk.0.a", 1, {1, value}).bytes; };
-  EXPECT_EQ(refusal(one(nan)), "x: blk.0.a: value 1 is nan, a finite number of at least 0 needed");
-  EXPECT_EQ(refusal(one(inf)), "x: blk.0.a: value 1 is inf, a finite number of at least 0 needed");
-  EXPECT_EQ(refusal(one(-1)), "x: blk.0.a: value 1 is -1, a finite number of at least 0 needed");
+  const std::string dat = "x: no GGUF file, so read as a .dat importance matrix: ";
+  EXPECT_EQ(refusal(one(nan)), dat + "blk.0.a: value 1 is nan, a finite number of at least 0 needed");
+  EXPECT_EQ(refusal(one(inf)), dat + "blk.0.a: value 1 is inf, a finite number of at least 0 needed");
+  EXPECT_EQ(refusal(one(-1)), dat + "blk.0.a: value 1 is -1, a finite number of at least 0 needed");
   EXPECT_EQ(refusal(Dat().number(2).entry("a", 1, {1}).entry("a", 1, {1}).bytes), "x: a is there twice");
-  EXPECT_EQ(refusal(""), "x: ends before the number of entries");
+  EXPECT_EQ(refusal(""), "x: is empty, an importance matrix needed");
+  EXPECT_EQ(refusal("GGU"), dat + "ends before the number of entries");
   EXPECT_THAT(refusal(Dat().number(0).bytes), HasSubstr("the number of entries is 0, 1 to 0 needed"));
   EXPECT_THAT(refusal(Dat().number(0x7fffffff).entry("a", 1, {1}).bytes),
               HasSubstr("the number of entries is 2147483647, 1 to 1 needed"));

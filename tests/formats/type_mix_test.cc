@@ -72,12 +72,17 @@ TEST(TypeMix, RowsThatDoNotFitGetSmallerBlocks) {
     EXPECT_EQ(traits(chooser.choose("blk.3.ffn_up.weight", {{512, 8, 1, 1}, 2})).name,
               traits(find_type_mix(mix)->type).name);
     EXPECT_EQ(chooser.fallbacks(), 2);
+    EXPECT_EQ(traits(chooser.choose("output.weight", {{96, 8, 1, 1}, 2})).name, "q8_0");
+    EXPECT_EQ(chooser.fallbacks(), 2) << "the head's own rule is no way out";
   }
 }
 
 TEST(TypeMix, NamesAreFoundInAnyCase) {
   EXPECT_EQ(find_type_mix("Q4_K_M"), find_type_mix("q4_k_m"));
-  EXPECT_EQ(find_type_mix("q4_k"), nullptr);
+  EXPECT_EQ(find_type_mix("Q3_K"), find_type_mix("q3_k_m")) << "llama.cpp's short names";
+  EXPECT_EQ(find_type_mix("q4_k"), find_type_mix("q4_k_m"));
+  EXPECT_EQ(find_type_mix("q5_k"), find_type_mix("q5_k_m"));
+  EXPECT_EQ(find_type_mix("q4_k_x"), nullptr);
   EXPECT_EQ(find_type_mix(""), nullptr);
   EXPECT_TRUE(type_mix_names(", ", " or ").ends_with("q3_k_s or q2_k"));
 }

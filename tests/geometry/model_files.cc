@@ -87,6 +87,9 @@ std::string config_json(const ModelConfig& c) {
                     c.rotary_dims);
   if (c.expert_capacity > 0)
     text += fmt::format(R"(,"expert_capacity":{},"block_size":{})", c.expert_capacity, c.expert_block);
+  if (c.query_scale.beta > 0)
+    text += fmt::format(R"(,"rope_parameters":{{"llama_4_scaling_beta":{},"original_max_position_embeddings":{}}})",
+                        c.query_scale.beta, c.query_scale.period);
   if (c.delete_id >= 0) text += fmt::format(R"(,"delete_token_id":{},"split_token_id":{})", c.delete_id, c.split_id);
   return text + "}";
 }

@@ -79,8 +79,8 @@ TEST(Quantize, SearchedTypesMatchThePeerByteForByte) {
     EXPECT_EQ(quantized(*type, values, kind == "plain" ? nullptr : weights.data()), from_hex(bytes))
         << kind << " " << name << " of " << row;
   }
-  EXPECT_EQ(plain, 144);
-  EXPECT_EQ(weighted, 144);
+  EXPECT_EQ(plain, 168);
+  EXPECT_EQ(weighted, 168);
 }
 
 // A weight that dwarfs the others draws the error away from its place.
