@@ -171,9 +171,12 @@ int main_command(Arguments words, const Build& build, const Program& which) {
   Arguments names;
   for (const Command& command : all_commands(which)) names.emplace_back(command.name);
   std::string hint = foreign_command(name);
-  if (hint.empty()) hint = suggestion(name, names);
-  if (hint.empty() && which.commands.empty())
-    hint = fmt::format("; more commands are of {}, which is not beside this program", kStudy);
+  if (hint.empty()) {
+    hint = suggestion(name, names);
+    if (which.commands.empty())
+      hint += fmt::format("{}ore commands are of {}, which is not beside this program", hint.empty() ? "; m" : " M",
+                          kStudy);
+  }
   const std::string message = name.empty() ? fmt::format("needs a command, one of {}", fmt::join(names, ", "))
                               : name.contains('/') || name.ends_with(".gguf")
                                   ? fmt::format("no file or folder '{}'", name)

@@ -1,7 +1,6 @@
 // llada simulate, which llada-study has, and runs on simulated and failing devices, from outside.
 #include <unistd.h>
 
-
 #include "cli/process.h"
 
 namespace llada::test {
@@ -118,6 +117,8 @@ TEST(Study, LiesBesideTheProgram) {
     expect_one_line(run_llada(words, {.program = alone}), 2,
                     "llada: no command '" + words[0] +
                         "'; more commands are of llada-study, which is not beside this program (see llada --help)\n");
+  expect_one_line(run_llada({"bench"}, {.program = alone}), 2,
+                  "llada: no command 'bench'; did you mean batch? More commands are of llada-study");
   for (const Words& words : {Words{"study"}, {"doctor", "--device", "hexagon"}})
     expect_one_line(run_llada(words, {.program = alone}), 2,
                     "llada " + words[0] + ": found no llada-study beside this program, needed it for this command " +
