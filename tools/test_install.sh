@@ -51,7 +51,7 @@ complete_bash() {  # words... -> completions of the last
 }
 [ "$(complete_bash llada run --gen-l)" = --gen-length ] || fail "bash: --gen-l"
 [ "$(complete_bash llada run --accept dream-m | sort | tr '\n' ' ')" = "dream-margin dream-maskgit " ] || fail "bash: --accept dream-m"
-[ "$(complete_bash llada convert --type q | tr '\n' ' ')" = "q8_0 q4_0 q4_1 q5_0 q5_1 " ] || fail "bash: convert --type q"
+[ "$(complete_bash llada convert --type q4 | tr '\n' ' ')" = "q4_k_m q4_k_s q4_1 q4_0 " ] || fail "bash: convert --type q4"
 [ "$(complete_bash llada run --preset-decode ba)" = balanced ] || fail "bash: --preset-decode ba"
 complete_bash llada ru | grep -qx run || fail "bash: ru"
 complete_bash llada-study sim | grep -qx simulate || fail "bash: llada-study sim"
