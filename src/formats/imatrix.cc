@@ -105,9 +105,10 @@ class DatReader {
   // A count of things that take at least `each` bytes of those that are left.
   Result<size_t> length(const std::string& what, size_t each, int32_t least = 1) {
     LLADA_TRY(const int32_t value, number(what));
-    if (value < least || static_cast<size_t>(value) > bytes_.size() / each)
-      return invalid("{}: {} is {}, {} to {} needed: so much is left of the file", name_, what, value, least,
-                     bytes_.size() / each);
+    const size_t most = bytes_.size() / each;
+    if (most < static_cast<size_t>(least)) return invalid("{}: ends behind {}, which is {}", name_, what, value);
+    if (value < least || static_cast<size_t>(value) > most)
+      return invalid("{}: {} is {}, {} to {} needed: so much is left of the file", name_, what, value, least, most);
     return static_cast<size_t>(value);
   }
 

@@ -77,7 +77,7 @@ TEST(Imatrix, DamagedFilesOfTheOlderFormAreRefused) {
   EXPECT_EQ(refusal(Dat().number(2).entry("a", 1, {1}).entry("a", 1, {1}).bytes), "x: a is there twice");
   EXPECT_EQ(refusal(""), "x: is empty, an importance matrix needed");
   EXPECT_EQ(refusal("GGU"), dat + "ends before the number of entries");
-  EXPECT_THAT(refusal(Dat().number(0).bytes), HasSubstr("the number of entries is 0, 1 to 0 needed"));
+  EXPECT_THAT(refusal(Dat().number(0).bytes), HasSubstr("ends behind the number of entries, which is 0"));
   EXPECT_THAT(refusal(Dat().number(0x7fffffff).entry("a", 1, {1}).bytes),
               HasSubstr("the number of entries is 2147483647, 1 to 1 needed"));
   EXPECT_THAT(refusal(Dat().number(1).number(-5).number(1).number(1).number(1).number(1).bytes),
