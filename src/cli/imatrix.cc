@@ -19,12 +19,6 @@
 namespace llada::cli {
 namespace {
 
-// Before minutes of work.
-Status check_writable(const std::string& path) {
-  LLADA_TRY([[maybe_unused]] const auto file, AtomicFile::create(path));
-  return {};
-}
-
 // The measurement would replace what it was made of.
 Status refuse_same(const std::string& out, const std::string& in, std::string_view what) {
   std::error_code ignored;
@@ -69,7 +63,7 @@ Work setup_imatrix(CLI::App& app) {
       "  llada imatrix -m llada-8b-f16.gguf --texts wiki.txt -o importance.gguf\n"
       "  llada convert llada-8b-f16.gguf llada-8b-q4_k_m.gguf --type q4_k_m --imatrix importance.gguf");
   return [o]() -> Result<int> {
-    LLADA_TRY_STATUS(check_writable(o->request.out_path));
+    LLADA_TRY_STATUS(AtomicFile::create(o->request.out_path));  // before minutes of work
     LLADA_TRY_STATUS(refuse_same(o->request.out_path, o->request.text_name, "the text"));
     LLADA_TRY(o->request.text, read_any_file(o->request.text_name));
     LLADA_TRY(const auto model, open_model(o->model));

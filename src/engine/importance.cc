@@ -10,13 +10,6 @@ namespace {
 
 constexpr int64_t kLongestCanvas = int64_t{1} << 16, kUsualCanvas = 512;
 
-// The token before each canvas's text: where the model wants one, its BOS.
-std::vector<int32_t> start_of(const Model& model) {
-  const TokenizerSpec& spec = model.tokenizer().spec();
-  const int32_t bos = model.config().bos_id >= 0 ? model.config().bos_id : spec.bos;
-  return spec.add_bos && bos >= 0 ? std::vector{bos} : std::vector<int32_t>{};
-}
-
 }  // namespace
 
 Result<ImportanceReport> measure_importance(const std::shared_ptr<const Model>& model, const ImportanceRequest& request,
@@ -29,7 +22,7 @@ Result<ImportanceReport> measure_importance(const std::shared_ptr<const Model>& 
   LLADA_TRY(auto importance, Importance::create(model));
   if (!model->has_tokenizer())
     return invalid("{}: the file has no tokenizer, one needed to read a text", model->file().path());
-  const std::vector<int32_t> start = start_of(*model);
+  LLADA_TRY(const std::vector<int32_t> start, model->prompt_ids(""));  // before each canvas's text
   const std::vector<int32_t> ids = model->tokenizer().encode(request.text, ControlText::token);
   if (ids.empty()) return invalid("{}: the text has no tokens, at least one needed", request.text_name);
   const int64_t each = length - std::ssize(start);  // of the text
