@@ -19,20 +19,77 @@ inline int64_t float_packed_size(DType type, int64_t n, int64_t k) {
   return (n + kFloatTile - 1) / kFloatTile * kFloatTile * k * float_element(type);
 }
 
+// The values k0 to k1 of 16 columns, `columns` of which are there, one at a time: stored values lie at any address.
 template <class T>
-inline void pack_columns(const std::byte* stored, int64_t n, int64_t k, int64_t c0, T* out) {
-  const int64_t columns = n - c0 < kFloatTile ? n - c0 : kFloatTile;
-  for (int64_t i0 = 0; i0 < k; i0 += 32) {  // whole cache lines of every column
-    const int64_t i1 = i0 + 32 < k ? i0 + 32 : k;
-    for (int64_t c = 0; c < kFloatTile; ++c) {
-      const std::byte* column = stored + (c0 + c) * k * static_cast<int64_t>(sizeof(T));
-      for (int64_t i = i0; i < i1; ++i) {
-        T value = 0;  // copied: stored values lie at any address
-        if (c < columns) __builtin_memcpy(&value, column + i * static_cast<int64_t>(sizeof(T)), sizeof value);
-        out[i * kFloatTile + c] = value;
-      }
+inline void pack_singly(const std::byte* stored, int64_t columns, int64_t k, int64_t k0, int64_t k1, T* out) {
+  for (int64_t c = 0; c < kFloatTile; ++c) {
+    const std::byte* column = stored + c * k * static_cast<int64_t>(sizeof(T));
+    for (int64_t i = k0; i < k1; ++i) {
+      T value = 0;
+      if (c < columns) __builtin_memcpy(&value, column + i * static_cast<int64_t>(sizeof(T)), sizeof value);
+      out[i * kFloatTile + c] = value;
     }
   }
+}
+
+// The 16 bytes of a column at p, and in the upper half those of the column `bytes` further on.
+inline __m256i two_columns(const std::byte* p, int64_t bytes) {
+  return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+                                 _mm_loadu_si128(reinterpret_cast<const __m128i*>(p + bytes)), 1);
+}
+
+inline void store_row(void* out, __m256i row) { _mm256_storeu_si256(static_cast<__m256i*>(out), row); }
+
+// 8 values of 16 columns, which begin `column` bytes apart: a half of a vector has 8 columns.
+inline void transpose_piece(const std::byte* stored, int64_t column, uint16_t* out) {
+  __m256i v[8], pairs[8], fours[8];
+  for (int64_t c = 0; c < 8; ++c) v[c] = two_columns(stored + c * column, 8 * column);
+  for (int i = 0; i < 4; ++i) {
+    pairs[i] = _mm256_unpacklo_epi16(v[2 * i], v[2 * i + 1]);      // values 0 to 3 of columns 2 i and 2 i + 1
+    pairs[4 + i] = _mm256_unpackhi_epi16(v[2 * i], v[2 * i + 1]);  // values 4 to 7
+  }
+  for (int i = 0; i < 8; i += 2) {
+    fours[i] = _mm256_unpacklo_epi32(pairs[i], pairs[i + 1]);
+    fours[i + 1] = _mm256_unpackhi_epi32(pairs[i], pairs[i + 1]);
+  }
+  for (int i = 0; i < 8; ++i) {
+    const int low = i / 4 * 4 + i % 4 / 2;  // columns 0 to 3; 4 to 7 are two further on
+    store_row(out + i * kFloatTile, i % 2 == 0 ? _mm256_unpacklo_epi64(fours[low], fours[low + 2])
+                                               : _mm256_unpackhi_epi64(fours[low], fours[low + 2]));
+  }
+}
+
+// 4 values of 16 columns: a half of a vector has 4 columns.
+inline void transpose_piece(const std::byte* stored, int64_t column, uint32_t* out) {
+  for (int64_t c0 = 0; c0 < kFloatTile; c0 += 8) {
+    __m256i v[4];
+    for (int64_t c = 0; c < 4; ++c) v[c] = two_columns(stored + (c0 + c) * column, 4 * column);
+    const __m256i low01 = _mm256_unpacklo_epi32(v[0], v[1]), low23 = _mm256_unpacklo_epi32(v[2], v[3]);
+    const __m256i high01 = _mm256_unpackhi_epi32(v[0], v[1]), high23 = _mm256_unpackhi_epi32(v[2], v[3]);
+    store_row(out + c0, _mm256_unpacklo_epi64(low01, low23));
+    store_row(out + c0 + kFloatTile, _mm256_unpackhi_epi64(low01, low23));
+    store_row(out + c0 + 2 * kFloatTile, _mm256_unpacklo_epi64(high01, high23));
+    store_row(out + c0 + 3 * kFloatTile, _mm256_unpackhi_epi64(high01, high23));
+  }
+}
+
+template <class T>
+inline void pack_columns(const std::byte* stored, int64_t n, int64_t k, int64_t c0, T* out) {
+  constexpr int64_t kSize = sizeof(T), kLine = 64, kPiece = 16;  // bytes
+  const int64_t columns = n - c0 < kFloatTile ? n - c0 : kFloatTile;
+  const std::byte* first = stored + c0 * k * kSize;
+  int64_t done = 0;
+  if (columns == kFloatTile) {
+    // Columns that lie a power of two apart share a set of the cache, so a line of each is read once and whole.
+    alignas(64) std::byte lines[kFloatTile * kLine];
+    for (; (done + kLine / kSize) <= k; done += kLine / kSize) {
+      for (int64_t c = 0; c < kFloatTile; ++c)
+        __builtin_memcpy(lines + c * kLine, first + (c * k + done) * kSize, kLine);
+      for (int64_t at = 0; at < kLine; at += kPiece)
+        transpose_piece(lines + at, kLine, out + (done + at / kSize) * kFloatTile);
+    }
+  }
+  pack_singly(first, columns, k, done, k, out);
 }
 
 inline void pack_float(const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
