@@ -29,7 +29,8 @@ BLOCK_CAUSAL_BLOCK_NAMES = {"attn_norm": "input_layernorm", "attn.q": "self_attn
                             "attn.v": "self_attn.v_proj", "attn.o": "attention.dense",
                             "ff_norm": "post_attention_layernorm", "mlp.gate": "mlp.gate_proj",
                             "mlp.up": "mlp.up_proj", "mlp.down": "mlp.down_proj"}
-LLADA2_BLOCK = 32  # of its published code, which has no field for it
+LLADA2_BLOCK = 32  # of its published code, which has no field for it; OWN_BLOCK_KEY names another one here
+OWN_BLOCK_KEY = "attention_block"
 
 # ---------------------------------------------------------------- names
 
@@ -79,7 +80,7 @@ def config_json(config):
             routed_scaling_factor=1, router_aux_loss_coef=0.01, max_position_embeddings=config.context, **common)
     if config.attention_block:
         if config.attention_block != LLADA2_BLOCK:
-            raise ValueError(f"blocks of {config.attention_block}, needed {LLADA2_BLOCK}")
+            common[OWN_BLOCK_KEY] = config.attention_block
         return dict(
             architectures=["LLaDA2MoeModelLM"], model_type="llada2_moe", hidden_size=config.width,
             num_hidden_layers=config.layers, num_attention_heads=config.heads, num_key_value_heads=config.heads,
@@ -108,7 +109,7 @@ def read_config(folder):
         return ModelConfig(
             width=fields["hidden_size"], layers=fields["num_hidden_layers"], heads=fields["num_attention_heads"],
             ffn_width=fields["intermediate_size"], context=fields["max_position_embeddings"],
-            attention_block=LLADA2_BLOCK, **common)
+            attention_block=fields.get(OWN_BLOCK_KEY, LLADA2_BLOCK), **common)
     return ModelConfig(width=fields["d_model"], layers=fields["n_layers"], heads=fields["n_heads"],
                        ffn_width=fields["mlp_hidden_size"], context=fields["max_sequence_length"], **common)
 

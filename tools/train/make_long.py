@@ -30,7 +30,7 @@ import data
 import long_tasks
 from batch_sample import score_batch
 from grow import LAYERS, grow
-from hf_folder import LLADA2_BLOCK, config_json, load_model, save_weights
+from hf_folder import config_json, load_model, save_weights
 from long_canvases import CPU_LENGTHS, DECISIVE_GAIN, GPU_LENGTHS, CanvasStore, Kinds, Shards, shard_of
 from long_tasks import EVALUATED, Limits
 from model import HOP_LAYERS, LOOKUP_LAYERS
@@ -78,8 +78,9 @@ def parse_arguments():
     parser.add_argument("--threads", type=int, default=1, help="on a CPU: threads that each take parts of a batch")
     parser.add_argument("--parts", type=int, default=4, help="of a batch on a CPU")
     parser.add_argument("--same-size", action="store_true", help="do not grow the model: six layers cost two thirds")
-    parser.add_argument("--attention-block", type=int, choices=(0, LLADA2_BLOCK),
-                        help="train LLaDA2's block-causal attention, with --packed 1; 0: full (as --from has it)")
+    parser.add_argument("--attention-block", type=int, metavar="N",
+                        help="train LLaDA2's block-causal attention over blocks of N (32; another N is given to llada, "
+                             "too), with --packed 1; 0: full (as --from has it)")
     parser.add_argument("--tasks", choices=("long", "asked"), default="long", help="which examples: with asked, one stage")
     parser.add_argument("--causal", type=float, default=0, metavar="SHARE",
                         help="of the canvases of a block-causal model: read causally, for its self-speculation")
