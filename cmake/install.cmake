@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 
 set(programs llada)
 set(component_of_llada tools)
-if(NOT LLADA_STATIC)
+if(NOT LLADA_STATIC AND NOT WIN32)
   list(APPEND programs llada-study)
   set(component_of_llada-study study)
 endif()

@@ -1,4 +1,5 @@
 // Linux and Android: affinity, /proc, the auxiliary vector.
+#include <fmt/format.h>
 #include <linux/dma-buf.h>
 #include <malloc.h>
 #include <sched.h>
@@ -6,6 +7,7 @@
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -81,6 +83,12 @@ std::string program_folder() {
   return std::filesystem::read_symlink("/proc/self/exe", none).parent_path().string();
 }
 
+std::string kernel_version() {
+  utsname system{};
+  ::uname(&system);
+  return fmt::format("{} {}", system.release, system.version);
+}
+
 std::string boot_name() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string name;
@@ -88,9 +96,7 @@ std::string boot_name() {
   return name;
 }
 
-int64_t modified_ns(const struct stat& file) {
-  return int64_t{file.st_mtim.tv_sec} * 1'000'000'000 + file.st_mtim.tv_nsec;
-}
+std::optional<MemoryRoom> system_memory_room() { return std::nullopt; }
 
 int64_t peak_memory_bytes() {
   std::ifstream status("/proc/self/status");
@@ -102,7 +108,7 @@ int64_t peak_memory_bytes() {
     return kib * 1024;
   }
   // Where /proc is not mounted.
-  struct rusage usage {};
+  struct rusage usage{};
   return ::getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
 }
 

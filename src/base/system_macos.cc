@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <sys/sysctl.h>
 #include <sys/types.h>
+#include <sys/utsname.h>
 
 #include <algorithm>
 #include <thread>
@@ -51,12 +52,16 @@ void sync_caches(int, CacheSync) {}
 std::string program_folder() { return {}; }
 std::string boot_name() { return {}; }
 
-int64_t modified_ns(const struct stat& file) {
-  return int64_t{file.st_mtimespec.tv_sec} * 1'000'000'000 + file.st_mtimespec.tv_nsec;
+std::string kernel_version() {
+  utsname system{};
+  ::uname(&system);
+  return std::string(system.release) + ' ' + system.version;
 }
 
+std::optional<MemoryRoom> system_memory_room() { return std::nullopt; }
+
 int64_t peak_memory_bytes() {
-  struct rusage usage {};
+  struct rusage usage{};
   return ::getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} : 0;  // bytes, unlike elsewhere
 }
 

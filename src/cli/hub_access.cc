@@ -1,13 +1,12 @@
 #include "cli/hub_access.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <optional>
 
 #include "base/file.h"
+#include "base/os.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
@@ -20,7 +19,7 @@ namespace {
 // The first of these variables that is set and not empty.
 std::string environment(std::initializer_list<const char*> names) {
   for (const char* name : names)
-    if (const char* value = std::getenv(name); value != nullptr && *value != '\0') return value;
+    if (std::string value = os::variable(name); !value.empty()) return value;
   return "";
 }
 
@@ -90,7 +89,7 @@ std::string TransferText::update(int64_t done, int64_t total, Clock::time_point 
 }
 
 bool is_short_name(const std::string& word) {
-  return ::access(word.c_str(), F_OK) != 0 && !hub::repository_of(word.substr(0, word.find(':'))).empty();
+  return !os::exists(word) && !hub::repository_of(word.substr(0, word.find(':'))).empty();
 }
 
 WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& request, const Overrides& overrides,

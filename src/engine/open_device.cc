@@ -33,7 +33,7 @@ Result<std::unique_ptr<HexagonDevice>> open_hexagon(const DeviceSpec& spec, cons
   dsp.warn = [loading, warn = options.warn](const std::string& line) {
     if (*loading && warn) warn(line);
   };
-  dsp.cache = std::filesystem::path(options.pack_cache.folder).parent_path();
+  dsp.cache = std::filesystem::path(options.pack_cache.folder).parent_path().string();
   dsp.head_on_dsp = spec.head_on_accelerator.value_or(true);
   const Program full = graph.forward(plain_shape(rows, rows));
   dsp.reserve_bytes = hexagon_reserve(full, graph.weights, positions).total();
