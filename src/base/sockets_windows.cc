@@ -30,6 +30,13 @@ bool send_now(Socket socket, std::string_view bytes) {
   return ::send(static_cast<SOCKET>(socket), bytes.data(), static_cast<int>(bytes.size()), 0) == std::ssize(bytes);
 }
 
+// Ended connections keep no port here; SO_REUSEADDR would let several servers have one.
+void claim_port(Socket socket) {
+  const int yes = 1;
+  ::setsockopt(static_cast<SOCKET>(socket), SOL_SOCKET, SO_EXCLUSIVEADDRUSE, reinterpret_cast<const char*>(&yes),
+               sizeof yes);
+}
+
 // The system asks ten times, whatever is wanted here.
 void probe_peer(Socket socket, int idle, int interval, int) {
   tcp_keepalive how{1, static_cast<ULONG>(idle) * 1000, static_cast<ULONG>(interval) * 1000};

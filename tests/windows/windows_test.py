@@ -86,7 +86,7 @@ class Windows(unittest.TestCase):
         self.assertEqual(self.ok(run(WINE, "run", "-m", str(model), "-f", str(prompt), "-q")).strip(), ANSWER)
         refused = run(WINE, "run", "-m", str(self.folder / "Straße"), "x")
         self.assertIn("Straße", refused.stderr.decode())
-        here, there = (json.loads(self.ok(run(p, "run", "-m", TINY, "naïve 模型 🙂", "--json", "--gen-length", "32")))
+        here, there = (json.loads(self.ok(run(p, "run", "-m", TINY, "naïve 模型 🙂", "--json", "-n", "32")))
                        for p in (HERE, WINE))
         self.assertEqual((here["tokens"], here["stats"]["prompt_tokens"]),
                          (there["tokens"], there["stats"]["prompt_tokens"]))
@@ -240,8 +240,8 @@ class Windows(unittest.TestCase):
         self.assertEqual(console.process.wait(30), 0, console.text())
 
     def test_ctrl_c_ends_a_run_between_two_steps(self):
-        process = subprocess.Popen([*WINE, "run", "-m", TINY, PROMPT, "--gen-length", "1024", "--steps", "1024",
-                                    "--block-length", "1024", "--preset", "full"],
+        process = subprocess.Popen([*WINE, "run", "-m", TINY, PROMPT, "-n", "400", "--steps", "400", "--block-length",
+                                    "400", "--preset-decode", "exact", "--early-stop", "none", "--no-live"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
         time.sleep(3)
         process.send_signal(signal.SIGINT)

@@ -31,10 +31,10 @@ int port_of(const Endpoint& endpoint) {
 struct Listener {
   explicit Listener(asio::io_context& io) : acceptor(io), retry(io) {}
 
-  Failure open(const Endpoint& endpoint, bool reuse) {
+  Failure open(const Endpoint& endpoint, bool port) {
     Failure failure;
     if (acceptor.open(endpoint.protocol(), failure)) return failure;
-    if (reuse && acceptor.set_option(asio::socket_base::reuse_address(true), failure)) return failure;
+    if (port) os::claim_port(static_cast<os::Socket>(acceptor.native_handle()));
     if (acceptor.bind(endpoint, failure)) return failure;
     return acceptor.listen(asio::socket_base::max_listen_connections, failure);
   }
