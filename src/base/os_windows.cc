@@ -7,11 +7,53 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
+#include <cwchar>
 #include <filesystem>
 #include <thread>
 
 #include "base/api_windows.h"
 #include "base/os.h"
+
+// The narrow encoding of the C++ library's paths is that of these functions of C, which know UTF-8 in no locale of the
+// system's C library. Here they do; they also take its place in the program and in llada.dll. A character of two UTF-16
+// units is read in two calls, of three bytes and of one.
+extern "C" {
+
+size_t mbrtowc(wchar_t* to, const char* from, size_t size, mbstate_t* state) {
+  static mbstate_t own;
+  mbstate_t& low = state != nullptr ? *state : own;
+  if (from == nullptr) return low = 0, 0;
+  if (size == 0) return static_cast<size_t>(-2);
+  if (low != 0) {
+    if (to != nullptr) *to = static_cast<wchar_t>(low);
+    return low = 0, 1;
+  }
+  const auto lead = static_cast<unsigned char>(*from);
+  const size_t length = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+  if (size < length) return static_cast<size_t>(-2);
+  wchar_t units[2] = {};
+  const int count = ::MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, from, static_cast<int>(length), units, 2);
+  if (count == 0) return errno = EILSEQ, static_cast<size_t>(-1);
+  if (to != nullptr) *to = units[0];
+  if (count == 2) return low = units[1], length - 1;
+  return lead == 0 ? 0 : length;
+}
+
+size_t wcrtomb(char* to, wchar_t unit, mbstate_t* state) {
+  static mbstate_t own;
+  mbstate_t& high = state != nullptr ? *state : own;
+  if (to == nullptr) return high = 0, 1;
+  if (unit >= 0xd800 && unit < 0xdc00) return high = unit, 0;
+  const wchar_t units[2] = {static_cast<wchar_t>(high), unit};
+  const bool both = std::exchange(high, 0) != 0;
+  const int bytes = ::WideCharToMultiByte(CP_UTF8, WC_ERR_INVALID_CHARS, both ? units : units + 1, both ? 2 : 1, to, 4,
+                                          nullptr, nullptr);
+  return bytes > 0 ? static_cast<size_t>(bytes) : (errno = EILSEQ, static_cast<size_t>(-1));
+}
+
+size_t mbrlen(const char* from, size_t size, mbstate_t* state) { return mbrtowc(nullptr, from, size, state); }
+
+}  // extern "C"
 
 namespace llada::os {
 namespace {

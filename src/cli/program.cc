@@ -92,6 +92,7 @@ int run_command(const Program& which, const Command& command, const Arguments& g
   const std::string who = fmt::format("{} {}", which.name, command.name);
   const std::string see = fmt::format(" (see {} --help)", who);
   CLI::App app(std::string(command.summary), who);
+  app.allow_windows_style_options(false);  // "/models/x" is a path on every system
   app.set_help_all_flag("--help-all");
   const Work work = command.setup(app);
   const auto arguments = known_words(app, given);
