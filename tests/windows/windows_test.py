@@ -242,8 +242,9 @@ class Windows(unittest.TestCase):
         self.assertEqual(console.process.wait(30), 0, console.text())
 
     def test_ctrl_c_ends_a_run_between_two_steps(self):
-        process = subprocess.Popen([*WINE, "run", "-m", TINY + "-long", PROMPT, "-n", "400", "--steps", "400", "--block-length",
-                                    "400", "--preset-decode", "exact", "--early-stop", "none", "--no-live"],
+        process = subprocess.Popen([*WINE, "run", "-m", TINY + "-long", PROMPT, "-n", "400", "--steps", "400",
+                                    "--block-length", "400", "--preset-decode", "exact", "--early-stop", "none",
+                                    "--no-live"],
                                    stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL)
         time.sleep(3)
         process.send_signal(signal.SIGINT)
