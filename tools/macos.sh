@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Compiles llada and libllada for macOS on Apple's processors, by zig (the Python package ziglang): shows that every file
-# compiles and links. Nothing here can run them; docs/android.md says what has been.
+# Compiles llada and libllada for macOS on Apple's processors, by zig (the Python package ziglang): whether every file
+# compiles and links. Nothing here can run them. Not all files have been compiled so yet.
 # usage: macos.sh [ZIG]   a program that answers `zig version`; otherwise ziglang is installed below build/macos-libraries
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -154,13 +154,13 @@ MappedFile::~MappedFile() {
 void MappedFile::drop(size_t offset, size_t size) const {
   // Only whole pages inside the range: a neighbour's bytes on the border pages stay warm.
   const auto [begin, end] =
-      whole_pages(offset, std::min(offset + size, identity_.bytes), static_cast<uint64_t>(page_bytes()));
+      whole_pages(offset, std::min<size_t>(offset + size, identity_.bytes), static_cast<uint64_t>(page_bytes()));
   if (begin < end) os::advise(data_ + begin, end - begin, os::Advice::drop);
 }
 
 void MappedFile::will_read(size_t offset, size_t size) const {
   const auto page = static_cast<size_t>(page_bytes());
-  const size_t begin = offset / page * page, end = std::min(offset + size, identity_.bytes);
+  const size_t begin = offset / page * page, end = std::min<size_t>(offset + size, identity_.bytes);
   if (begin < end) os::advise(data_ + begin, end - begin, os::Advice::will_read);
 }
 
