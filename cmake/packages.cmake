@@ -54,7 +54,7 @@ if(LLADA_STATIC)
     set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
   endif()
   # Its reasons to have everything inside: one package for every release of every distribution.
-  file(WRITE ${PROJECT_BINARY_DIR}/debian/overrides "llada: statically-linked-binary [usr/bin/llada]\n")
+  file(WRITE ${PROJECT_BINARY_DIR}/debian/overrides "llada: statically-linked-binary [usr/bin/llada]\nllada: embedded-library * [usr/bin/llada]\n")
   install(FILES ${PROJECT_BINARY_DIR}/debian/overrides RENAME llada DESTINATION share/lintian/overrides COMPONENT tools EXCLUDE_FROM_ALL)
 endif()
 set(CPACK_COMPONENTS_ALL tools)
