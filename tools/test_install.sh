@@ -103,8 +103,11 @@ packages=("$place"/out/debian/*.deb)
 printf '  %s\n' "${packages[@]##*/}"
 [ ${#packages[@]} = 4 ] || fail "not four packages"
 dpkg-deb -x "$place"/out/debian/llada_*.deb "$place/root"
+unit=$place/root/usr/lib/systemd/system/llada.service
+started=$(sed -n 's/^ExecStart=\([^ ]*\) serve .*/\1/p' "$unit")
+[ -x "$place/root$started" ] || fail "the unit starts '$started', which the package does not have"
 if command -v systemd-analyze >/dev/null; then  # 10 of its points are 1.0
-  systemd-analyze security --offline=true --threshold=20 "$place/root/usr/lib/systemd/system/llada.service" >"$place/exposure" ||
+  systemd-analyze security --offline=true --threshold=20 "$unit" >"$place/exposure" ||
     fail "the unit: $(tail -n 1 "$place/exposure")"
   tail -n 1 "$place/exposure"
 else

@@ -35,7 +35,7 @@ int64_t modified_ns(const struct stat& file);  // since 1970
 enum class CacheSync : uint8_t { give, take };
 void sync_caches(int fd, CacheSync direction);
 
-std::string program_folder();  // where this program lies; empty: not known (macOS)
+std::string program_folder();  // where this program lies; empty: not known
 
 std::string boot_name();  // another one after every start of the machine; empty where the system does not tell
 

@@ -1,6 +1,9 @@
 // Linux and Android: affinity, /proc, the auxiliary vector.
 #include <linux/dma-buf.h>
 #include <malloc.h>
+#ifdef __GLIBC__
+#include <nss.h>
+#endif
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/ioctl.h>
@@ -15,6 +18,7 @@
 #include <system_error>
 
 #include "base/memory_usage.h"
+#include "base/name_lookup.h"
 #include "base/system.h"
 
 namespace llada {
@@ -120,6 +124,14 @@ void return_freed_memory() {
 void return_free_pages() {
 #ifdef __GLIBC__
   ::malloc_trim(0);
+#endif
+}
+
+void look_up_names_alone() {
+#ifdef __GLIBC__
+  ::__nss_configure_lookup("hosts", "files dns");
+  for (const char* kind : {"passwd", "group", "services", "protocols", "networks"})
+    ::__nss_configure_lookup(kind, "files");
 #endif
 }
 
