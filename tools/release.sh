@@ -195,7 +195,7 @@ done
 inside=()
 if [ -f build/static/parts ]; then inside+=(--part "program=build/static/parts"); fi
 if [ -d build/wheel-x86_64 ]; then
-  { printf '%s\n' libpcre2-dev libutf8proc-dev libfmt-dev nlohmann-json3-dev; echo "ziglang $("$tools/bin/python" -m ziglang version)"; } >"$work/wheel"
+  { printf '%s\n' libpcre2-dev libutf8proc-dev libfmt-dev nlohmann-json3-dev "gcc-$(gcc -dumpversion)-base"; echo "ziglang $("$tools/bin/python" -m ziglang version)"; } >"$work/wheel"
   inside+=(--part "wheel=$work/wheel")
 fi
 python3 tools/release/bill.py "$out" --version "$version" "${inside[@]}" >/dev/null

@@ -47,6 +47,10 @@ for suite in bullseye bookworm trixie; do
 import sys, llada
 with llada.Model.load("tiny-llada") as model:
     print(model.generate(sys.argv[1]))' "$prompt")" "$suite: the wheel's package"
+  # The library has another compiler than the program and chooses the same instruction set.
+  best=$(plain "$root" /tmp/v/bin/llada --version | sed -n 's/^instruction sets: \([^,]*\).*/\1/p')
+  device=$(plain "$root" /tmp/v/bin/python -c 'import llada; print(llada.Model.load("tiny-llada").info.device)')
+  [[ "$device" == *", $best, "* ]] || fail "$suite: the wheel's package computes with $device, needed $best"
   echo "$suite: $(plain "$root" /tmp/v/bin/python --version), wheel installed and answered in $took"
   cp "$deb" "$root/tmp/llada.deb"
   begin=$(now)
