@@ -17,7 +17,7 @@ now() { date +%s.%N; }
 since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.1f s", b - a }'; }
 
 # The mirror that this system has, for what debootstrap gets.
-mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | grep -oE '(https?|file)://[^ ]*debian/?( |$)' | head -n 1 | tr -d ' ')
+mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | sed -nE 's/^(URIs: *|deb )([^ ]+).*/\2/p' | sed -n 1p || true)
 system() {  # suite: its root folder in $root
   root=$roots/$1
   [ -d "$root" ] && return
@@ -71,9 +71,9 @@ echo "archive: unpacked into an empty root folder and answered in $(since "$begi
 # The server in that root, without /tmp, HOME, /proc or a locale; a network of its own.
 unshare --net sh -ec 'ip link set lo up; env -i PATH="$PATH" chroot "$1" /bin/llada serve tiny-llada --port 8080 >"$2" 2>&1 & server=$!
   for i in $(seq 100); do curl -sf http://127.0.0.1:8080/ready >/dev/null && break; sleep 0.1; done
-  curl -s http://127.0.0.1:8080/v1/completions -d "{\"prompt\": \"Ken has 20+6=\", \"max_tokens\": 2}"; kill $server; wait $server || true' \
-  - "$work/bare" "$work/serve" >"$work/reply" || fail "the server: $(cat "$work/serve")"
-grep -q '"text":"26"' "$work/reply" || fail "the server answered $(cat "$work/reply") and said $(cat "$work/serve")"
+  curl -s http://127.0.0.1:8080/v1/chat/completions -d "{\"messages\": [{\"role\": \"user\", \"content\": \"$3\"}]}"; kill $server; wait $server || true' \
+  - "$work/bare" "$work/serve" "$prompt" >"$work/reply" || fail "the server: $(cat "$work/serve")"
+grep -q "\"$answer\"" "$work/reply" || fail "the server answered $(cat "$work/reply") and said $(cat "$work/serve")"
 echo "archive: the server answers there"
 
 # Processors: the oldest x86-64 and one with AVX2 alone; Arm without and with dot products and i8mm.
