@@ -89,7 +89,7 @@ void os_wait(uint32_t*, uint32_t) {  // there is one thread, so it waits for a b
   std::memset(scratch.data, 0xff, scratch.bytes);
 }
 void os_wake(uint32_t*) {}
-void os_pause() {}
+void os_pause() { os_wait(nullptr, 0); }  // a batch looks for columns of the host's, which stops it, too
 uint32_t os_polls() { return 1; }
 void os_clean(const uint8_t*, uint32_t) {}
 
@@ -148,7 +148,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return head.op_count;
   }();
   const WireReply reply = call(handle, WIRE_RUN, message.data(), static_cast<uint32_t>(message.size()));
-  require(reply.status <= WIRE_NO_SCRATCH);  // the last there is
+  require(reply.status <= WIRE_NO_SCRATCH || reply.status == WIRE_NO_PART);
   require(reply.status == WIRE_BAD_BATCH || reply.op <= ops);
   require(reply.status != WIRE_OK || reply.op == ops);
   for (uint32_t i = 0; i < read_only.bytes; ++i) require(read_only.data[i] == 0xff);

@@ -33,7 +33,8 @@ int64_t scratch_of_attention(int64_t heads, int64_t head_dim) {
 
 }  // namespace
 
-HexagonReserve hexagon_reserve(const Program& program, std::span<const WeightInfo> infos, int64_t positions) {
+HexagonReserve hexagon_reserve(const Program& program, std::span<const WeightInfo> infos, int64_t positions,
+                               bool divides) {
   const int64_t rows = program.shape.rows;
   HexagonReserve r{.process = kProcess, .arena = plan_values(program).bytes, .scratch = kFirstScratch};
   // Per row and row set: position, token, range of keys, span, how it is guided, a prediction.
@@ -51,10 +52,15 @@ HexagonReserve hexagon_reserve(const Program& program, std::span<const WeightInf
       crossing = std::max(crossing, rows * columns * 4);
     }
     switch (op.kind) {
-      case OpKind::matmul:
+      case OpKind::matmul: {
+        int64_t columns = dims(0)[0] + 3 * 32;  // with the ends of lines
+        for (size_t i = 0; i < 3; ++i)
+          if (op.weight[i] != kNoWeight) columns += dims(i)[1];
+        if (divides) r.divided = std::max(r.divided, rows * columns * 4 * 5 / 4 + (int64_t{2} << 20));
         scratch = scratch_of_matrices(rows, dims(0)[0],
                                       std::ranges::count_if(op.weight, [](WeightId w) { return w != kNoWeight; }));
         break;
+      }
       case OpKind::rope:
         if (rotated.emplace(op.rows, op.attributes).second) table += rows * program.rope(op).rotary * 4;
         break;

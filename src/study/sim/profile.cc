@@ -336,6 +336,7 @@ std::string profile_text(const Profile& profile) {
   }
   if (profile.dsp)
     json["dsp"] = {{"arch", profile.dsp->arch}, {"threads", profile.dsp->threads}, {"module", profile.dsp->module}};
+  if (profile.dsp && profile.dsp->host_share > 0) json["dsp"]["host_share"] = profile.dsp->host_share;
   if (profile.dsp && !profile.dsp->unit.empty()) json["dsp"]["unit"] = profile.dsp->unit;
   json["uncertain"] = profile.uncertain;
   return json.dump(2) + '\n';

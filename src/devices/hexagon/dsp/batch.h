@@ -65,6 +65,8 @@ class Batch {
   Fault elementwise(const WireOp& op);
   Fault guide(const WireOp& op);
   Fault head(const WireOp& op);
+  Fault show(const WireOp& op);
+  Fault join(const WireOp& op);
 
   Fault maintain(uint32_t use);
   void clean(const uint8_t* bytes, uint32_t count);
@@ -79,6 +81,8 @@ class Batch {
   Fault touch(const Place& place, Use use);
   void done(uint32_t op);  // marks the op and those before it as done
   Fault value(WireRef ref, uint64_t rows, uint64_t columns, Use use, float*& out, uint32_t alignment = 128);
+  // The same that is written, with `pitch` columns from one row to the next (WireOp).
+  Fault pitched(WireRef ref, uint32_t rows, uint32_t columns, uint32_t pitch, float*& out);
   Fault vector(const WireWeight& weight, uint32_t length, const float*& out);
   Fault matrix(const WireWeight& weight, uint32_t inputs, const uint8_t*& out);
   // Private copies of the lists that the op indexes with.

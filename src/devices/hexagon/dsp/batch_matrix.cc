@@ -98,8 +98,9 @@ Fault Batch::matmul(const WireOp& op) {
     const WireWeight& w = op.weight[count];
     Product& p = products[count];
     DSP_TRY(matrix(w, op.columns, p.weights));
-    DSP_TRY(value(op.out[count], op.rows, w.outputs, Use::writes, p.y));
-    p.layout = w.layout, p.outputs = p.stride = w.outputs, p.first = tiles;
+    DSP_TRY(pitched(op.out[count], op.rows, w.outputs, op.pitch[count], p.y));
+    p.layout = w.layout, p.outputs = w.outputs, p.first = tiles;
+    p.stride = op.pitch[count] != 0 ? op.pitch[count] : w.outputs;
     p.tile_bytes = bytes_of_tile(w.layout, op.columns);
     p.last = tiles += (w.outputs + kTile - 1) / kTile;
     tiled &= w.layout != WIRE_STORED_F32;
