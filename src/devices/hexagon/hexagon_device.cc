@@ -33,12 +33,13 @@ class Hexagon final : public HexagonDevice {
  public:
   // host: its twin (host_twin.h).
   Hexagon(HexagonOptions options, std::shared_ptr<Library> library, std::shared_ptr<Weights> weights,
-          std::unique_ptr<Device> host)
+          std::unique_ptr<Device> host, std::shared_ptr<UnitGrant> unit = std::make_shared<UnitGrant>())
       : options_(std::move(options)),
         library_(std::move(library)),
         weights_(std::move(weights)),
         placement_{library_, weights_, options_.head_on_dsp},
         host_(std::move(host)),
+        unit_(std::move(unit)),
         share_(options_.host_share, host_->info().threads, options_.on_part),
         slabs_(weights_, sessions_) {
     set_window(options_.window_bytes.value_or(believed_space(*library_, options_.cache) - options_.reserve_bytes));
@@ -72,7 +73,7 @@ class Hexagon final : public HexagonDevice {
   Result<std::unique_ptr<Device>> on_host(int threads) const override { return host_->share(threads); }
   Result<std::unique_ptr<Device>> share(int threads) const override {
     LLADA_TRY(auto host, host_->share(threads));
-    auto other = std::make_unique<Hexagon>(options_, library_, weights_, std::move(host));
+    auto other = std::make_unique<Hexagon>(options_, library_, weights_, std::move(host), unit_.grant());
     other->set_window(window_);
     return other;
   }
@@ -383,7 +384,7 @@ class Hexagon final : public HexagonDevice {
                              .passes = [&](const Buffer& b) { return numbers.contains(&b); },
                              .flags = flags_,
                              .threads = static_cast<uint32_t>(options_.threads),
-                             .units = unit_.units(),
+                             .units = unit_.begin_batch(),
                              .host_tiles = host_tiles(),
                              .sequence = ++sequence_};
         wrote_rows(run, first, last, KvViewer::dsp);
