@@ -81,8 +81,8 @@ struct Simulation {
   std::vector<SimulatedLine> beside;
   size_t somr = 0;                              // the first line with a planned memory; the one before it has none
   double step128_cpu_s = 0, step128_npu_s = 0;  // one pass of 128 rows, logits as in the ladder
-  // With divided products: the same pass, the part of all multiply-adds of these products that the CPU has (0: it
-  // would save nothing), and the bytes of weights that the NPU reads in a pass. Absent where the profile does not say.
+  // With divided products: the same pass, the CPU's part of all their multiply-adds (0: it would save nothing), and the
+  // bytes of weights that the NPU reads in a pass. Absent where the profile does not say.
   struct Divided {
     double step128_s = 0, host_share = 0, weight_bytes = 0;
   };

@@ -80,8 +80,8 @@ struct Batch {
   std::vector<uint32_t> out;     // offsets of the values of BatchSources::out
   double macs = 0;               // multiply-accumulates, for the deadline
   std::vector<uint32_t> ops_at;  // ops of the batch up to the end of each op of the run
-  // The host's columns of a product: a matmul by itself, but for the numbers of its buffers. It reads Stagings::shown and
-  // writes Stagings::parts.
+  // The host's columns of a product: a matmul by itself, but for the numbers of its buffers. It reads Stagings::shown
+  // and writes Stagings::parts.
   struct Part {
     WireOp op{};
     std::vector<std::shared_ptr<Buffer>> weights = {};

@@ -1,6 +1,6 @@
 // The host's columns of products that are divided between DSP and host (Batch::Part). The DSP's module in this process
-// computes them while a batch runs, from rows that the DSP shows, to a buffer that it joins. Whoever waits looks at words
-// of WireFlags.
+// computes them while a batch runs, from rows that the DSP shows, to a buffer that it joins. Whoever waits looks at
+// words of WireFlags.
 #pragma once
 #include <atomic>
 #include <cstdint>

@@ -11,7 +11,7 @@
 
 namespace llada {
 
-// The share of each weight's columns that the host has, in whole tiles and the same for all passes: that with which the
+// The share of each weight's columns that the host has, in whole tiles and the same for all passes. With it the
 // programs' products take the least time together, the exchange included. on_accelerator: whether the op runs there.
 // Nothing is divided where the profile has no `divide`.
 std::vector<double> host_shares(const Profile& profile, std::span<const Program> programs,
@@ -19,7 +19,7 @@ std::vector<double> host_shares(const Profile& profile, std::span<const Program>
                                 const std::function<bool(const Op&)>& on_accelerator);
 
 struct DividedOp {
-  OpCost accelerator, host;  // of their tiles, without what follows
+  OpCost accelerator, host;  // of their tiles, without the times below
   double show_s = 0;         // the accelerator's, before both begin: the op's input is copied to where the host reads
   double meet_s = 0;         // from one unit's word to the other one's going on
   double join_s = 0;         // the accelerator's, at the end: the host's columns are copied to its own
