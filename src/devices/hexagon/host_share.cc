@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "devices/hexagon/divided.h"
 #include "devices/hexagon/mapped_slabs.h"

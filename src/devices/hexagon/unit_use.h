@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "devices/hexagon/hexagon_device.h"
 #include "devices/hexagon/unit_record.h"
