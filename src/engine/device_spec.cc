@@ -183,6 +183,11 @@ Result<DeviceSpec> parse_device_spec(const std::string& text, const DevicePlugin
   }
   if (spec.hexagon && spec.memory.policy == MemoryPolicy::copy)
     return invalid("device 'hexagon': memory: found 'copy', but its slabs are mapped, needed plan or sessions");
+  if (spec.host_share.value_or(0) > 0) {
+    if (spec.dsp.unit == HexagonUnit::matrix)
+      return invalid("device 'hexagon': split: found a share beside unit=matrix, whose products are not divided");
+    spec.dsp.unit = HexagonUnit::vector;
+  }
   if (spec.window.percent == 0 && spec.window.gib == 0) spec.window.gib = spec.measured.window_gib;
   spec.dsp.threads = spec.measured.threads;
   spec.dsp.module = spec.measured.module;

@@ -66,9 +66,14 @@ TEST_F(DeviceSpecs, WhatIsNoMeasuredProfileIsRefused) {
   EXPECT_NE(error("sim:v79-8elite,profile=x.json").find("'profile': needed one of"), std::string::npos);
 }
 
-TEST_F(DeviceSpecs, HexagonsUnitIsOneOfThree) {
+TEST_F(DeviceSpecs, HexagonsUnitIsOneOfThreeAndASplitIsBesideNoMatrixUnit) {
   for (const auto& [value, share] : {std::pair{"40%", 0.4}, {"0.5%", 0.005}, {"off", 0.0}, {"auto", 0.0}})
     EXPECT_EQ(must(parse_device_spec(std::string("hexagon:split=") + value, nullptr))->dsp.host_share, share) << value;
+  EXPECT_EQ(must(parse_device_spec("hexagon:split=40%", nullptr))->dsp.unit, HexagonUnit::vector);
+  EXPECT_EQ(must(parse_device_spec("hexagon:split=auto", nullptr))->dsp.unit, HexagonUnit::automatic);
+  EXPECT_EQ(must(parse_device_spec("hexagon:unit=matrix,split=off", nullptr))->dsp.unit, HexagonUnit::matrix);
+  EXPECT_EQ(error("hexagon:unit=matrix,split=40%"),
+            "device 'hexagon': split: found a share beside unit=matrix, whose products are not divided");
   for (const char* bad : {"", "0%", "100%", "40", "-1%", "nan%"})
     EXPECT_EQ(
         error(std::string("hexagon:split=") + bad),

@@ -98,7 +98,7 @@ bool on_dsp(const Op& op);
 void wrote_rows(const Run& run, size_t first, size_t last, KvViewer by);
 
 // The most ops of a batch that an op of the program becomes: one for the rows of each stream where streams have
-// different rules for the DSP.
+// different rules for the DSP, and those around a divided product.
 size_t wire_ops(const Op& op, const StepInputs& inputs);
 
 // The messages between a batch and its host, in one pair of buffers for all batches of a device. Host and DSP write to
