@@ -97,8 +97,8 @@ bool on_dsp(const Op& op);
 // Tells the stores of a step which rows a batch with these ops of the program writes.
 void wrote_rows(const Run& run, size_t first, size_t last, KvViewer by);
 
-// The most ops of a batch that an op of the program becomes: one for the rows of each stream where streams have
-// different rules for the DSP, and those around a divided product.
+// The most ops of a batch that an op of the program becomes. There is one for the rows of each stream where streams
+// have different rules for the DSP. A product may be divided, with ops around it.
 size_t wire_ops(const Op& op, const StepInputs& inputs);
 
 // The messages between a batch and its host, in one pair of buffers for all batches of a device. Host and DSP write to
