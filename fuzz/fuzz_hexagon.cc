@@ -11,6 +11,7 @@
 #include "devices/hexagon/dsp/matmul.h"
 #include "devices/hexagon/dsp/os.h"
 #include "devices/hexagon/dsp/skel.h"
+#include "devices/hexagon/dsp/unit_tiles.h"
 #include "devices/hexagon/wire.h"
 #include "hexagon_batches.h"
 
@@ -94,6 +95,12 @@ uint32_t os_polls() { return 1; }
 void os_clean(const uint8_t*, uint32_t) {}
 
 void multiply(Format format, const TileJob& job) { multiply_by_vectors(format, job); }
+void unit_rows(const float* even, const float* odd, uint32_t blocks, uint8_t* to, int32_t exponents[2]) {
+  plain::unit_rows(even, odd, blocks, to, exponents);
+}
+void unit_weights(Format format, const uint8_t* tile, uint32_t first, uint32_t last, uint8_t* to) {
+  plain::unit_weights(format, tile, first, last, to);
+}
 
 }  // namespace dsp
 
