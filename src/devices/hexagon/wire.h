@@ -109,10 +109,10 @@ typedef struct WireInfo {
   uint32_t reserved[6];
 } WireInfo;
 
-/* Units that may compute products of matmul beside the vector unit's integers, which define them (dsp/activations.h)
+/* Units that may compute products of matmul and head beside the vector unit's integers, which define them (dsp/activations.h)
    and which every module has: docs/lab/hexagon-dsp.md, "A matrix unit". */
 enum WireUnit {
-  WIRE_UNIT_MATRIX = 1 /* a matrix unit in FP16, for matmul of any number of rows: within the bound of
+  WIRE_UNIT_MATRIX = 1 /* a matrix unit in FP16, for any number of rows: within the bounds of
                           tests/hexagon_dsp/unit_bound.h, not bit for bit. Offered once it was voted for */
 };
 
