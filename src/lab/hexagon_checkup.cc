@@ -254,7 +254,8 @@ class Examination {
       return said(Kind::less,
                   fmt::format("not asked, since no mark can be kept that its test began: {}", marked.error().message));
     hexagon::UnitTrialSize size{.timed = options_.repeats, .deadline_s = options_.deadline_s};
-    if (session_->info().emulated != 0) size.inputs = size.outputs = 96, size.rows = 33;
+    if (session_->info().emulated != 0)
+      size.inputs = size.outputs = 96, size.rows = 33, size.attention_rows = 3, size.keys = 40;
     const auto trial = hexagon::try_unit(library_, session_, size);
     if (!trial && !session_->alive())
       return said(Kind::bad, fmt::format("{}; {}", trial.error().message, records.refusal()));

@@ -24,11 +24,13 @@ int64_t scratch_of_matrices(int64_t rows, int64_t inputs, int64_t matrices) {
   return matrices * (quantized + padded_rows * 16 + 128) + kWorkers * (padded_inputs / 8 + 128);
 }
 
-// Tiles of 32 keys and 512 values, queries and weights as activations, scores and mixes of 32 rows.
+// Tiles of 32 keys and 512 values, queries and weights as activations, scores and mixes of 32 rows; and what the matrix
+// unit's attention keeps of its queries.
 int64_t scratch_of_attention(int64_t heads, int64_t head_dim) {
   const int64_t values = head_dim / 32 * (int64_t{34} << 10), queries = 64 * head_dim + (int64_t{8} << 10);
   const int64_t scores = int64_t{96} << 10;
-  return kWorkers * (values + queries + scores + heads * 32 * (head_dim + 2) * 4 + (int64_t{16} << 10));
+  constexpr int64_t kUnit = int64_t{268} << 10;
+  return kUnit + kWorkers * (values + queries + scores + heads * 32 * (head_dim + 2) * 4 + (int64_t{16} << 10));
 }
 
 }  // namespace

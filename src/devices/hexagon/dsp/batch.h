@@ -124,6 +124,9 @@ class Batch {
   // The same with rows that were put there; results go to rows from first_row on.
   bool multiply_rows_by_unit(const UnitPlan& plan, const Product* products, uint32_t tiles, uint32_t first_row,
                              uint32_t rows, const int32_t* exponents);
+  // Some ops, by turns, have products of the unit computed again; choice: a number of the turn, which ones.
+  bool sampled() const;
+  uint32_t choice() const;
   // Whether sums of some ops, by turns, agree with those that are computed again.
   bool unit_agrees(const Product* products, uint32_t tiles, const float* x, uint32_t rows, uint32_t inputs);
 

@@ -136,10 +136,14 @@ bool Batch::multiply_rows_by_unit(const UnitPlan& plan, const Product* products,
   return given;
 }
 
+bool Batch::sampled() const { return (static_cast<uint32_t>(copy_.head().sequence) + op_) % kSampled == 0; }
+uint32_t Batch::choice() const {
+  return (static_cast<uint32_t>(copy_.head().sequence) + op_) / kSampled * 2654435761u;  // its high bits go everywhere
+}
+
 bool Batch::unit_agrees(const Product* products, uint32_t tiles, const float* x, uint32_t rows, uint32_t inputs) {
-  const uint32_t turn = static_cast<uint32_t>(copy_.head().sequence) + op_;
-  if (turn % kSampled != 0) return true;
-  const uint32_t chosen = turn / kSampled * 2654435761u;  // whose high bits go everywhere
+  if (!sampled()) return true;
+  const uint32_t chosen = choice();
   const uint32_t tile = (chosen >> 8) % tiles, row = (chosen >> 16) % rows;
   const Product* p = products;
   while (tile >= p->last) ++p;
