@@ -1,5 +1,5 @@
-// Attention by the matrix unit's model on the emulated DSP, against double arithmetic (unit_attention_oracle.h). The host
-// has the same bits (DspTest::run). No hardware has run these kernels.
+// Attention by the matrix unit's model on the emulated DSP, against double arithmetic (unit_attention_oracle.h). The
+// host has the same bits (DspTest::run). No hardware has run these kernels.
 #include "hexagon_dsp/attention_fixture.h"
 
 namespace llada::hexagon {

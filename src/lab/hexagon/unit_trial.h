@@ -1,8 +1,8 @@
 // The self-test of a matrix unit, through one session that has voted for it. First come sums of integers, which are
-// exact whatever the accumulator, then widened weights, read back by rows of one number. Products of all formats, the
-// head's logits and attention of all head sizes are held to the vector unit's integers. Attention and one product are
-// repeated on all threads, and their bits may not change. Last come times by rows. The first part that says no ends it. Who calls it keeps the mark that it began
-// (devices/hexagon/unit_record.h).
+// exact whatever the accumulator, then widened weights, read back by rows of one number. Products of all formats,
+// the head's logits and attention of all head sizes are held to the vector unit's integers. One attention and one
+// product are repeated on all threads, and their bits may not change. Last come times by rows. The first part that
+// says no ends it. Who calls it keeps the mark that it began (devices/hexagon/unit_record.h).
 #pragma once
 #include <string>
 #include <vector>

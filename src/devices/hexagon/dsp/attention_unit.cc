@@ -323,8 +323,8 @@ class UnitAttention {
             .scratch = op_.scratch + worker * op_.scratch_bytes});
   }
 
-  // Whether a product may be the unit's, from the operands that it had: a step of the sum is off by 2^-21 of the largest
-  // part, and the result rounded to FP16. Results below its normal numbers may be zero.
+  // Whether a product may be the unit's, from the operands that it had. A step of the sum is off by 2^-21 of the
+  // largest part, and the result rounded to FP16. Results below its normal numbers may be zero.
   static bool fits(const uint8_t* rows, const uint8_t* weights, uint32_t tiles, uint32_t r, uint32_t n, float offset,
                    float scale, uint16_t result) {
     const auto absolute = [](float v) { return float_of(bits_of(v) & kMagnitude); };

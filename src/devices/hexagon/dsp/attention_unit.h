@@ -7,17 +7,17 @@
 //
 // A query q = a * 2^e as in unit_tiles.h; keys and values keep their bits. Per chunk and query:
 //   s = sum of a k, times 2^-9, rounded to FP16; m = the largest s that is seen, and one step of FP16 more
-//   d = (sum of a k - m 2^9) * c * 2^-11, rounded to FP16; c = the scale times log2(e) as a number of 11 bits in [1, 2),
-//       times a power of two that goes to the next step
+//   d = (sum of a k - m 2^9) * c * 2^-11, rounded to FP16; c = the scale times log2(e) as a number of 11 bits in [1, 2)
+//       and a power of two that goes to the next step
 //   t = |d|, as a distance in powers of two with 11 digits behind the point, cut; from 32 on the weight is 0
 //   w = 2^(10 - t), rounded to FP16 (kPowers); 0 below its normal numbers
 //   o = sum of w v, times 2^-13, rounded to FP16; n = the same of values of 1
 // One chunk makes o / n of it; several are joined as attention.h's are. The second product has m as one more input, so
 // that FP16's digits are those of the distance and not of the score.
 //
-// Queries leave for attend() where FP16 could not hold this: those not finite or from 2^60 on; those whose largest score
-// is more than 2^12 powers of two; those that see a key or value of kUnitLargest or more. Each depends on the query and
-// on what it sees alone.
+// Queries leave for attend() where FP16 could not hold this. These are not finite or from 2^61 on; or they have a
+// largest score that by its exponents may exceed 2^12 powers of two; or they see a key or value of kUnitLargest or
+// more. So each leaves by its own numbers and those that it sees, alone.
 #pragma once
 #include <stdint.h>
 
@@ -55,8 +55,8 @@ bool unit_attends(const Matrix& unit, uint32_t head_dim, uint32_t group);
 // All rows of a span, by a thread that has the unit. False: a sampled product is wrong.
 bool attend_by_unit(Pool& pool, const Matrix& unit, const UnitAttentionOp& op, const WireSpan& span);
 
-// ---- The vector unit's part, of two queries that share vectors. Scores, weights and results are tiles' strips: 32 keys
-// or elements take kUnitTileBytes, and the two queries' vector lies at the same place of each.
+// ---- The vector unit's part, of two queries that share vectors. Scores, weights and results are strips of tiles: 32
+// keys or elements take kUnitTileBytes, and the two queries' vector lies at the same place of each.
 
 // Which keys of a strip they see, counted from its first.
 struct Seen {
