@@ -109,8 +109,8 @@ typedef struct WireInfo {
   uint32_t reserved[6];
 } WireInfo;
 
-/* Units that may compute products of matmul and head beside the vector unit's integers, which define them (dsp/activations.h)
-   and which every module has: docs/lab/hexagon-dsp.md, "A matrix unit". */
+/* Units that may compute products of matmul and head, and attention, beside the vector unit's integers. Those define
+   them (dsp/activations.h), and every module has them: docs/lab/hexagon-dsp.md, "A matrix unit". */
 enum WireUnit {
   WIRE_UNIT_MATRIX = 1 /* a matrix unit in FP16, for any number of rows: within the bounds of
                           tests/hexagon_dsp/unit_bound.h, not bit for bit. Offered once it was voted for */

@@ -15,9 +15,9 @@
 // One chunk makes o / n of it; several are joined as attention.h's are. The second product has m as one more input, so
 // that FP16's digits are those of the distance and not of the score.
 //
-// Queries leave for attend() where FP16 could not hold this. These are not finite or from 2^61 on; or they have a
-// largest score that by its exponents may exceed 2^12 powers of two; or they see a key or value of kUnitLargest or
-// more. So each leaves by its own numbers and those that it sees, alone.
+// Queries leave for attend() where FP16 could not hold this. These are not finite or from 2^61 on, or see a key or
+// value of kUnitLargest or more. Or their largest score may, by its exponents, exceed 2^12 powers of two. So each
+// leaves by its own numbers and those that it sees, alone.
 #pragma once
 #include <stdint.h>
 
