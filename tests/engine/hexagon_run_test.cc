@@ -10,8 +10,6 @@
 #include "base/memory_usage.h"
 #include "base/random.h"
 #include "devices/hexagon/reserve.h"
-#include "devices/hexagon/session.h"
-#include "devices/hexagon/unit_record.h"
 #include "engine/convert.h"
 #include "failing/failing_device.h"
 #include "golden.h"
@@ -85,34 +83,6 @@ TEST_F(HexagonRun, EveryWindowGivesTheCpusIds) {
     EXPECT_EQ(got->tokens, expected->tokens) << window;
     EXPECT_EQ(got->stats.nfe, expected->stats.nfe) << window;
   }
-}
-
-// Products, attention in heads of 32 and the head by the model of a matrix unit, whose record says that it has passed.
-// labels: long
-TEST_F(HexagonRun, TheMatrixUnitGivesTheCpusIds) {
-  std::string folder = (std::filesystem::temp_directory_path() / "llada_unit_run_XXXXXX").string();
-  ASSERT_NE(::mkdtemp(folder.data()), nullptr);
-  play_phone("vtcm=1048576");
-  {
-    const auto library = *hexagon::Library::open(standin_path());
-    const auto session = *hexagon::Session::open(library, 64 << 20, 20);
-    ASSERT_TRUE(hexagon::UnitRecords(folder, *library, *session).write({hexagon::UnitRecord::State::passed, {}}));
-  }
-  const auto options = strategy(decode::KvChoice::dual);
-  const auto expected = answer(load("cpu"), prompt(), options);
-  ASSERT_TRUE(expected) << expected.error().message;
-  const auto model = *must(Model::load(path_, {.device = "hexagon:unit=matrix,fallback=none,deadline=600",
-                                               .plugin = &failing_devices(),
-                                               .isa = "",
-                                               .threads = 1,
-                                               .pack_cache = {.folder = folder + "/packed"}}));
-  const auto got = answer(model, prompt(), options);
-  play_phone("");
-  std::filesystem::remove_all(folder);
-  ASSERT_TRUE(got) << got.error().message;
-  EXPECT_EQ(got->tokens, expected->tokens);
-  EXPECT_EQ(got->stats.nfe, expected->stats.nfe);
-  EXPECT_TRUE(got->warnings.empty()) << got->warnings[0];
 }
 
 struct Named {
