@@ -13,6 +13,10 @@ foreach(program IN LISTS programs)
   install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${component_of_${program}})
 endforeach()
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)
+# The server's page has them inside.
+foreach(library IN ITEMS marked dompurify katex)
+  install(FILES third_party/${library}/LICENCE RENAME ${library} DESTINATION ${CMAKE_INSTALL_DOCDIR}/licences COMPONENT tools)
+endforeach()
 
 if(LLADA_SHARED)
   install(TARGETS llada_shared EXPORT llada

@@ -58,9 +58,10 @@ endif()
 
 # Every Debian package has its licence and its changes. A tree that is installed otherwise has them once (install.cmake).
 file(READ LICENSE licence)
-string(REGEX REPLACE "\n(\n*)" "\n \\1" licence "${licence}")
+string(STRIP "${licence}" licence)
+string(REPLACE "\n" "\n " licence "${licence}")
 string(REPLACE "\n \n" "\n .\n" licence "${licence}")
-file(WRITE ${PROJECT_BINARY_DIR}/debian/copyright "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: llada.cpp\n\nFiles: *\nCopyright: the llada.cpp authors\nLicense: Expat\n ${licence}\n")
+file(WRITE ${PROJECT_BINARY_DIR}/debian/copyright "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: llada.cpp\n\nFiles: *\nCopyright: the llada.cpp authors\nLicense: Expat\n ${licence}\n\nFiles: third_party/marked/*\nCopyright: 2018+, MarkedJS; 2011-2018, Christopher Jeffrey\nLicense: Expat\n\nFiles: third_party/katex/*\nCopyright: 2013-2020, Khan Academy; 2009-2015, Jeremy Ashkenas, DocumentCloud and Investigative Reporters & Editors\nLicense: Expat\n\nFiles: third_party/dompurify/*\nCopyright: Dr.-Ing. Mario Heiderich, Cure53\nLicense: Apache-2.0\n The text is in /usr/share/common-licenses/Apache-2.0.\n")
 string(TIMESTAMP now "%a, %d %b %Y %H:%M:%S +0000" UTC)
 file(WRITE ${PROJECT_BINARY_DIR}/debian/changelog "llada (${PROJECT_VERSION}) unstable; urgency=medium\n\n  * See CHANGELOG.md of llada.cpp ${PROJECT_VERSION}.\n\n -- ${CPACK_PACKAGE_CONTACT}  ${now}\n")
 if(LLADA_GZIP)
