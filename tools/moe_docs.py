@@ -87,7 +87,7 @@ def hybrimoe():
         for p in run(setting(name))["phases"]:
             simple = p["best_simple"]
             all_three = times(p, whole_line(p)), times(p, "hybrid"), times(p, whole_line(p), simple), times(p, "hybrid", simple)
-            known = p.get("known_bound_seconds_per_step")
+            known = p.get("known_bound_seconds_per_step") and max(p["known_bound_seconds_per_step"], p["bound_seconds_per_step"])
             gains.setdefault(p["phase"], []).append(
                 (*all_three, line(p, simple)["seconds_per_step"] / known if known else 0))
             rows.setdefault((name, p["phase"]), {})[percent(p["experts_on_device"])] = \
