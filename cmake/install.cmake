@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 
 set(programs llada)
 set(component_of_llada tools)
-if(NOT LLADA_STATIC)
+if(NOT LLADA_STATIC AND NOT WIN32)
   list(APPEND programs llada-study)
   set(component_of_llada-study study)
 endif()
@@ -13,6 +13,10 @@ foreach(program IN LISTS programs)
   install(TARGETS ${program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT ${component_of_${program}})
 endforeach()
 install(FILES LICENSE README.md CHANGELOG.md DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT tools)
+# The server's page has them inside.
+foreach(library IN ITEMS marked dompurify katex)
+  install(FILES third_party/${library}/LICENCE RENAME ${library} DESTINATION ${CMAKE_INSTALL_DOCDIR}/licences COMPONENT tools)
+endforeach()
 
 if(LLADA_SHARED)
   install(TARGETS llada_shared EXPORT llada
@@ -52,6 +56,17 @@ if((NOT CMAKE_CROSSCOMPILING OR CMAKE_CROSSCOMPILING_EMULATOR) AND NOT LLADA_SAN
     install(DIRECTORY ${manual}/fish/ DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d
             COMPONENT ${component})
   endforeach()
+  # A small model for a first try, where the program looks for it from its own place: bin/../share/llada.
+  set(shipped ${PROJECT_BINARY_DIR}/share/llada/tiny-llada.gguf)
+  set(original ${PROJECT_SOURCE_DIR}/models/tiny-llada)
+  add_custom_command(OUTPUT ${shipped}
+    COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/share/llada
+    COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:llada> convert ${original} ${shipped} --type q4_0
+    DEPENDS llada ${original}/model.safetensors VERBATIM)
+  if(EXISTS ${original})  # not in a Python source archive
+    install(FILES ${shipped} DESTINATION ${CMAKE_INSTALL_DATADIR}/llada COMPONENT tools)
+    add_custom_target(llada_shipped ALL DEPENDS ${shipped})
+  endif()
   add_custom_target(llada_manual ALL DEPENDS ${manuals})
 endif()
 include(cmake/packages.cmake)

@@ -1,5 +1,5 @@
-# cpack: Debian packages libllada1, libllada-dev, llada and llada-study, or, with LLADA_STATIC, a tarball with the program for any Linux of
-# that processor. tools/debian.sh and tools/package.sh make them.
+# cpack, called by tools/release.sh: with LLADA_STATIC the package llada, as .deb and .rpm, for any Linux of that processor;
+# else llada, llada-study, libllada1 and libllada-dev for the Debian or Ubuntu that they are built on.
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME llada)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
@@ -8,29 +8,62 @@ set(LLADA_MAINTAINER "the llada.cpp authors <llada@example.org>" CACHE STRING "w
 set(CPACK_PACKAGE_CONTACT "${LLADA_MAINTAINER}")
 set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "engine for diffusion language models")
 set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
-if(LLADA_STATIC)
-  set(CPACK_GENERATOR TGZ)
-  set(CPACK_PACKAGING_INSTALL_PREFIX /)
-  string(REPLACE amd64 x86_64 machine ${CMAKE_SYSTEM_PROCESSOR})
-  set(CPACK_PACKAGE_FILE_NAME llada-${PROJECT_VERSION}-linux-${machine})
-else()
-  set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
-endif()
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_STRIP_FILES ON)
+configure_file(deploy/systemd/llada.service.in ${PROJECT_BINARY_DIR}/debian/llada.service @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/debian/llada.service DESTINATION lib/systemd/system COMPONENT tools EXCLUDE_FROM_ALL)
 if(LLADA_STATIC)
   # Who gives on what is linked in gives on its licence too; Debian's packages have them in one place.
   string(REGEX MATCH "^[0-9]+" compiler ${CMAKE_CXX_COMPILER_VERSION})
-  foreach(part libc6-dev gcc-${compiler}-base libpcre2-dev libutf8proc-dev libfmt-dev libcli11-dev nlohmann-json3-dev libboost-dev)
+  set(LLADA_PARTS libc6-dev gcc-${compiler}-base libpcre2-dev libutf8proc-dev libfmt-dev libcli11-dev nlohmann-json3-dev libboost-dev)
+  get_property(archives GLOBAL PROPERTY LLADA_ARCHIVES)
+  if("libedit" IN_LIST archives)
+    list(APPEND LLADA_PARTS libedit-dev libbsd-dev libmd-dev libncurses-dev)
+  endif()
+  if("sqlite3" IN_LIST archives)
+    list(APPEND LLADA_PARTS libsqlite3-dev zlib1g-dev)
+  endif()
+  if("libcurl" IN_LIST archives)
+    list(APPEND LLADA_PARTS libcurl4-openssl-dev libssl-dev)
+  endif()
+  file(WRITE ${PROJECT_BINARY_DIR}/parts "")  # for the bill of materials
+  foreach(part IN LISTS LLADA_PARTS)
+    file(APPEND ${PROJECT_BINARY_DIR}/parts "${part}\n")
     if(EXISTS /usr/share/doc/${part}/copyright)
       install(FILES /usr/share/doc/${part}/copyright RENAME ${part} DESTINATION ${CMAKE_INSTALL_DOCDIR}/licences COMPONENT tools)
     endif()
   endforeach()
+  # Nothing is asked of the system. A package of Fedora's kind has its pages and licences in the same places.
+  set(CPACK_RPM_COMPONENT_INSTALL ON)
+  set(CPACK_RPM_MAIN_COMPONENT tools)
+  set(CPACK_RPM_FILE_NAME RPM-DEFAULT)
+  string(REPLACE amd64 x86_64 CPACK_RPM_PACKAGE_ARCHITECTURE ${CMAKE_SYSTEM_PROCESSOR})
+  set(CPACK_RPM_PACKAGE_LICENSE MIT)
+  set(CPACK_RPM_PACKAGE_AUTOREQPROV OFF)
+  set(CPACK_RPM_TOOLS_PACKAGE_DESCRIPTION "llada.cpp runs diffusion language models on the processor: such a model starts from masks\nand fills in many words at a time, in any order.")
+  set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /usr/lib/systemd /usr/lib/systemd/system /usr/share/man /usr/share/man/man1
+      /usr/share/bash-completion /usr/share/bash-completion/completions /usr/share/zsh /usr/share/zsh/vendor-completions
+      /usr/share/fish /usr/share/fish/vendor_completions.d)
+  # Equal sources give equal packages.
+  set(CPACK_RPM_SPEC_MORE_DEFINE "%define _buildhost llada
+%define use_source_date_epoch_as_buildtime 1
+%define clamp_mtime_to_source_date_epoch 1
+%define _build_id_links none
+%define __strip /bin/true")
+  if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
+    set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
+  endif()
+  # Its reasons to have everything inside: one package for every release of every distribution.
+  file(WRITE ${PROJECT_BINARY_DIR}/debian/overrides "llada: statically-linked-binary [usr/bin/llada]\nllada: embedded-library * [usr/bin/llada]\n")
+  install(FILES ${PROJECT_BINARY_DIR}/debian/overrides RENAME llada DESTINATION share/lintian/overrides COMPONENT tools EXCLUDE_FROM_ALL)
 endif()
 set(CPACK_COMPONENTS_ALL tools)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_ENABLE_COMPONENT_DEPENDS ON)
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+if(NOT LLADA_STATIC)
+  set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+endif()
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
 set(about "llada.cpp runs diffusion language models (LLaDA, LLaDA-MoE, LLaDA2, Dream) on\nthe processor: such a model starts from masks and fills in many words at a\ntime, in any order.\n\n")
@@ -58,10 +91,11 @@ endif()
 
 # Every Debian package has its licence and its changes. A tree that is installed otherwise has them once (install.cmake).
 file(READ LICENSE licence)
-string(REGEX REPLACE "\n(\n*)" "\n \\1" licence "${licence}")
+string(STRIP "${licence}" licence)
+string(REPLACE "\n" "\n " licence "${licence}")
 string(REPLACE "\n \n" "\n .\n" licence "${licence}")
-file(WRITE ${PROJECT_BINARY_DIR}/debian/copyright "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: llada.cpp\n\nFiles: *\nCopyright: the llada.cpp authors\nLicense: Expat\n ${licence}\n")
-string(TIMESTAMP now "%a, %d %b %Y %H:%M:%S +0000" UTC)
+file(WRITE ${PROJECT_BINARY_DIR}/debian/copyright "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: llada.cpp\n\nFiles: *\nCopyright: the llada.cpp authors\nLicense: Expat\n ${licence}\n\nFiles: third_party/marked/*\nCopyright: 2018+, MarkedJS; 2011-2018, Christopher Jeffrey\nLicense: Expat\n\nFiles: third_party/katex/*\nCopyright: 2013-2020, Khan Academy; 2009-2015, Jeremy Ashkenas, DocumentCloud and Investigative Reporters & Editors\nLicense: Expat\n\nFiles: third_party/dompurify/*\nCopyright: Dr.-Ing. Mario Heiderich, Cure53\nLicense: Apache-2.0\n The text is in /usr/share/common-licenses/Apache-2.0.\n")
+string(TIMESTAMP now "%a, %d %b %Y %H:%M:%S +0000" UTC)  # SOURCE_DATE_EPOCH, where it is set
 file(WRITE ${PROJECT_BINARY_DIR}/debian/changelog "llada (${PROJECT_VERSION}) unstable; urgency=medium\n\n  * See CHANGELOG.md of llada.cpp ${PROJECT_VERSION}.\n\n -- ${CPACK_PACKAGE_CONTACT}  ${now}\n")
 if(LLADA_GZIP)
   execute_process(COMMAND ${LLADA_GZIP} -9nkf ${PROJECT_BINARY_DIR}/debian/changelog COMMAND_ERROR_IS_FATAL ANY)

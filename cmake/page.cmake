@@ -1,8 +1,8 @@
 # llada_page(target): the page of `llada serve`, put together from src/serve/page, and openapi.json, compiled into the
 # target.
 #
-# page.html has the places @style@ and @script@; the scripts go in by name order of the list below, since each uses the
-# ones before it. The page's policy names both parts by their digests, so a browser runs nothing else.
+# page.html has the places @style@, @libraries@ and @script@; the scripts go in by the order of the lists below, since
+# each uses the ones before it. The page's policy names the parts by their digests, so a browser runs nothing else.
 
 # SHA-256 of a text in base64, as a Content-Security-Policy has it; CMake has digests in hexadecimal alone.
 function(llada_base64_digest text out)
@@ -23,25 +23,42 @@ function(llada_base64_digest text out)
   set(${out} ${encoded} PARENT_SCOPE)
 endfunction()
 
+# The files one after another; each is read again when it changes.
+function(llada_joined out)
+  set(joined "")
+  foreach(file IN LISTS ARGN)
+    file(READ ${file} text)
+    string(APPEND joined "${text}\n")
+  endforeach()
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${ARGN})
+  set(${out} "${joined}" PARENT_SCOPE)
+endfunction()
+
 function(llada_page target)
   set(folder ${PROJECT_SOURCE_DIR}/src/serve/page)
-  set(script "")
-  foreach(part IN ITEMS store wire recording answer settings chat main)
-    file(READ ${folder}/${part}.js text)
-    string(APPEND script "${text}")
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folder}/${part}.js)
-  endforeach()
+  set(parts parts store wire recording conversations markdown answer words settings schema form tools files meter
+            exchange work list chat compare fill decide main)
+  list(TRANSFORM parts REPLACE "(.+)" "${folder}/\\1.js")
+  llada_joined(script ${parts})
+  set(libraries marked/marked.umd.min.js dompurify/purify.min.js katex/katex.min.js)
+  list(TRANSFORM libraries PREPEND ${PROJECT_SOURCE_DIR}/third_party/)
+  llada_joined(libraries ${libraries})
   file(READ ${folder}/page.css style)
   file(READ ${folder}/page.html html)
   file(READ ${folder}/../openapi.json LLADA_OPENAPI)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${folder}/page.css ${folder}/page.html
                ${folder}/../openapi.json)
+  llada_base64_digest("${libraries}" LLADA_PAGE_LIBRARIES_DIGEST)
   llada_base64_digest("${script}" LLADA_PAGE_SCRIPT_DIGEST)
   llada_base64_digest("${style}" LLADA_PAGE_STYLE_DIGEST)
   string(REPLACE "@style@" "${style}" html "${html}")
+  string(REPLACE "@libraries@" "${libraries}" html "${html}")
   string(REPLACE "@script@" "${script}" html "${html}")
   string(SHA256 LLADA_PAGE_TAG "${html}")
   set(LLADA_PAGE_HTML "${html}")
   configure_file(${folder}/page.cc.in ${CMAKE_CURRENT_BINARY_DIR}/page.cc @ONLY)
+  # KaTeX has a range of characters that begins with a mark of writing direction.
+  set_source_files_properties(${CMAKE_CURRENT_BINARY_DIR}/page.cc PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON
+                              COMPILE_OPTIONS "$<$<CXX_COMPILER_ID:GNU>:-Wno-bidi-chars>")
   target_sources(${target} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/page.cc)
 endfunction()

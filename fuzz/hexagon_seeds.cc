@@ -16,10 +16,12 @@ using namespace llada::fuzz;
 namespace {
 
 constexpr WireRef kNone{WIRE_NO_BUFFER, 0};
+constexpr uint64_t kSequence = 7;
 
 struct Layer {
   uint32_t rows, width, heads, kv_heads, head_dim, ffn, layout, half, block;
   bool trial;
+  bool divided = false;  // the upper columns of a product are the host's, which has computed them before
 };
 
 class Builder {
@@ -76,6 +78,20 @@ class Builder {
     op = &add(WIRE_MATMUL, l_.width);
     op->in[0] = x, op->out[0] = gate, op->out[1] = up, op->weight[0] = matrix(l_.width, l_.ffn),
     op->weight[1] = op->weight[0];
+    WireRef flags = kNone;
+    if (l_.divided) {
+      const uint32_t own = l_.ffn / 2;
+      op->weight[0].outputs = own, op->pitch[0] = l_.ffn;
+      WireOp show = *op;
+      show.kind = WIRE_SHOW, show.out[0] = value(l_.width), show.out[1] = kNone;
+      show.weight[0] = show.weight[1] = {}, show.pitch[0] = 0;
+      ops_.insert(ops_.end() - 1, show);
+      op = &add(WIRE_JOIN, own);
+      op->in[0] = value(own), op->out[0] = {gate.buffer, gate.offset + own * 4}, op->pitch[0] = l_.ffn;
+      WireFlags words{};
+      words.joined = WIRE_DONE(kSequence, WIRE_MAX_OPS);
+      flags = put(&words, sizeof words);
+    }
     op = &add(WIRE_SWIGLU, l_.ffn);
     op->in[0] = gate, op->in[1] = up, op->out[0] = gate;
     const WireRef some = value(l_.width);
@@ -93,9 +109,9 @@ class Builder {
 
     const WireRange all{{kShared, 0}, used_, WIRE_HOST_WROTE | WIRE_HOST_READS};
     WireBatch head{};
-    head.magic = WIRE_MAGIC, head.version = WIRE_VERSION, head.sequence = 7;
+    head.magic = WIRE_MAGIC, head.version = WIRE_VERSION, head.sequence = kSequence;
     head.op_count = static_cast<uint32_t>(ops_.size()), head.range_count = 1;
-    head.scratch_bytes = kScratchBytes, head.scratch = {kScratch, 0}, head.flags = kNone;
+    head.scratch_bytes = kScratchBytes, head.scratch = {kScratch, 0}, head.flags = flags;
     std::vector<uint8_t> out;
     const auto append = [&](const void* data, size_t bytes) {
       out.insert(out.end(), static_cast<const uint8_t*>(data), static_cast<const uint8_t*>(data) + bytes);
@@ -150,10 +166,12 @@ int main(int argc, char** argv) {
   }
   const std::filesystem::path folder = argv[1];
   std::filesystem::create_directories(folder);
-  const std::pair<const char*, Layer> layers[] = {{"q4", {4, 32, 2, 1, 64, 32, WIRE_TILE_Q4_0, 1, 0, false}},
-                                                  {"q8-blocks", {5, 32, 1, 1, 32, 32, WIRE_TILE_Q8_0, 1, 2, false}},
-                                                  {"f16", {3, 32, 1, 1, 32, 32, WIRE_TILE_F16, 1, 0, true}},
-                                                  {"f32-trial", {6, 16, 2, 2, 8, 24, WIRE_STORED_F32, 0, 0, true}}};
+  const std::pair<const char*, Layer> layers[] = {
+      {"q4", {4, 32, 2, 1, 64, 32, WIRE_TILE_Q4_0, 1, 0, false}},
+      {"q8-blocks", {5, 32, 1, 1, 32, 32, WIRE_TILE_Q8_0, 1, 2, false}},
+      {"f16", {3, 32, 1, 1, 32, 32, WIRE_TILE_F16, 1, 0, true}},
+      {"q4-divided", {4, 32, 1, 1, 32, 64, WIRE_TILE_Q4_0, 1, 0, false, true}},
+      {"f32-trial", {6, 16, 2, 2, 8, 24, WIRE_STORED_F32, 0, 0, true}}};
   for (const auto& [name, layer] : layers) {
     auto bytes = Builder(layer).batch();
     for (const char* how : {"alone", "scribbled"}) {

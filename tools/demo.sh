@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-tools/build.sh llada
+tools/build.sh llada llada_shipped
 
 llada=build/release/bin/llada
 mkdir -p build/models

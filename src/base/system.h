@@ -1,12 +1,11 @@
-// Requests to the operating system that each system answers in its own way: system_linux.cc (Android too) or
-// system_macos.cc, of which CMake takes one. Everything else in the tree is C++ and POSIX, and tests/layering checks
-// it.
+// Requests about processors and this process that each system answers in its own way: system_linux.cc (Android too),
+// system_macos.cc or system_windows.cc, of which CMake takes one (os.h).
 #pragma once
-#include <sys/stat.h>
-
 #include <cstdint>
+#include <optional>
 #include <string>
 
+#include "base/memory_room.h"
 #include "base/processors.h"
 
 namespace llada {
@@ -27,15 +26,17 @@ ProcessorMask own_mask();                     // the processors that this thread
 bool bind_thread(const ProcessorMask& mask);  // this thread; false: refused, it stays where the scheduler puts it
 int this_processor();                         // which one this thread is on; -1: the system does not tell
 
-int64_t modified_ns(const struct stat& file);  // since 1970
-
 // Memory that other processors of the machine see by its descriptor. `give` writes this processor's caches to memory;
 // `take` makes its next reads come from memory. Nothing where the system has no such memory, or keeps caches in order
 // itself.
 enum class CacheSync : uint8_t { give, take };
 void sync_caches(int fd, CacheSync direction);
 
-std::string program_folder();  // where this program lies; empty: not known (macOS)
+std::string program_folder();  // where this program lies; empty: not known
+
+std::string kernel_version();  // a text that differs between versions of the system
+// For systems without /proc (memory_room.h); empty where it has nothing to say.
+std::optional<MemoryRoom> system_memory_room();
 
 std::string boot_name();  // another one after every start of the machine; empty where the system does not tell
 

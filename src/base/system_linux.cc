@@ -1,11 +1,16 @@
 // Linux and Android: affinity, /proc, the auxiliary vector.
+#include <fmt/format.h>
 #include <linux/dma-buf.h>
 #include <malloc.h>
+#ifdef __GLIBC__
+#include <nss.h>
+#endif
 #include <sched.h>
 #include <sys/auxv.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +20,7 @@
 #include <system_error>
 
 #include "base/memory_usage.h"
+#include "base/name_lookup.h"
 #include "base/system.h"
 
 namespace llada {
@@ -78,7 +84,17 @@ void sync_caches(int fd, CacheSync direction) {
 
 std::string program_folder() {
   std::error_code none;
-  return std::filesystem::read_symlink("/proc/self/exe", none).parent_path().string();
+  std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", none);
+  // Where /proc is not mounted: the path that this program was started by.
+  if (const unsigned long started_by = ::getauxval(AT_EXECFN); program.empty() && started_by != 0)
+    program = std::filesystem::absolute(reinterpret_cast<const char*>(started_by), none);
+  return program.parent_path().string();
+}
+
+std::string kernel_version() {
+  utsname system{};
+  ::uname(&system);
+  return fmt::format("{} {}", system.release, system.version);
 }
 
 std::string boot_name() {
@@ -88,9 +104,7 @@ std::string boot_name() {
   return name;
 }
 
-int64_t modified_ns(const struct stat& file) {
-  return int64_t{file.st_mtim.tv_sec} * 1'000'000'000 + file.st_mtim.tv_nsec;
-}
+std::optional<MemoryRoom> system_memory_room() { return std::nullopt; }
 
 int64_t peak_memory_bytes() {
   std::ifstream status("/proc/self/status");
@@ -102,7 +116,7 @@ int64_t peak_memory_bytes() {
     return kib * 1024;
   }
   // Where /proc is not mounted.
-  struct rusage usage {};
+  struct rusage usage{};
   return ::getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} * 1024 : 0;
 }
 
@@ -116,6 +130,14 @@ void return_freed_memory() {
 void return_free_pages() {
 #ifdef __GLIBC__
   ::malloc_trim(0);
+#endif
+}
+
+void look_up_names_alone() {
+#ifdef __GLIBC__
+  ::__nss_configure_lookup("hosts", "files dns");
+  for (const char* kind : {"passwd", "group", "services", "protocols", "networks"})
+    ::__nss_configure_lookup(kind, "files");
 #endif
 }
 

@@ -1,14 +1,19 @@
-// Written from Apple's documentation (sysctl(3), getrusage(2), stat(2)) and not yet run: docs/android.md says what is
-// tested. Threads cannot be bound to processors there, so every mask is that of all processors.
+// Written from Apple's documentation (sysctl(3), getrusage(2), stat(2), dyld(3)) and not yet run: docs/android.md says
+// what is tested. Threads cannot be bound to processors there, so every mask is that of all processors.
+#include <mach-o/dyld.h>
 #include <sys/resource.h>
 #include <sys/sysctl.h>
 #include <sys/types.h>
+#include <sys/utsname.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/memory_usage.h"
+#include "base/name_lookup.h"
 #include "base/system.h"
 
 namespace llada {
@@ -48,19 +53,30 @@ int this_processor() { return -1; }
 
 void sync_caches(int, CacheSync) {}
 
-std::string program_folder() { return {}; }
+std::string program_folder() {
+  char path[4096];
+  uint32_t size = sizeof path;
+  if (::_NSGetExecutablePath(path, &size) != 0) return {};
+  std::error_code none;
+  return std::filesystem::canonical(path, none).parent_path().string();
+}
 std::string boot_name() { return {}; }
 
-int64_t modified_ns(const struct stat& file) {
-  return int64_t{file.st_mtimespec.tv_sec} * 1'000'000'000 + file.st_mtimespec.tv_nsec;
+std::string kernel_version() {
+  utsname system{};
+  ::uname(&system);
+  return std::string(system.release) + ' ' + system.version;
 }
 
+std::optional<MemoryRoom> system_memory_room() { return std::nullopt; }
+
 int64_t peak_memory_bytes() {
-  struct rusage usage {};
+  struct rusage usage{};
   return ::getrusage(RUSAGE_SELF, &usage) == 0 ? int64_t{usage.ru_maxrss} : 0;  // bytes, unlike elsewhere
 }
 
 void return_freed_memory() {}
 void return_free_pages() {}
+void look_up_names_alone() {}
 
 }  // namespace llada

@@ -1,12 +1,11 @@
 // llada batch: a file of requests to a file of answers (serve/work/batch.h), to be gone on with after any interruption.
 #include "serve/work/batch.h"
 
-#include <unistd.h>
-
 #include <chrono>
 
 #include "base/figures.h"
 #include "base/memory_usage.h"
+#include "base/os.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/hub_access.h"
@@ -132,11 +131,11 @@ Result<int> run(BatchCommand& o) {
   LLADA_TRY_STATUS(read_shard(o));
   LLADA_TRY(auto input, serve::LineSource::open(o.in, serve::kMostBatchLine));
   if (input.is_file(o.out)) return invalid("{}: found the file of requests, needed another one for answers", o.out);
-  const bool was_there = o.out == "-" || ::access(o.out.c_str(), F_OK) == 0;
+  const bool was_there = o.out == "-" || os::exists(o.out);
   serve::BatchDone done;
   LLADA_TRY(auto output, serve::BatchFile::open(o.out, done));
   const auto status = answer(o, input, output, done);
-  if (!status && !was_there && output.lines() == 0) static_cast<void>(::unlink(o.out.c_str()));
+  if (!status && !was_there && output.lines() == 0) static_cast<void>(os::remove(o.out));
   return status;
 }
 

@@ -1,7 +1,5 @@
 #include "cli/chat.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <csignal>
 #include <filesystem>
@@ -9,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/os.h"
 #include "cli/conversation.h"
 #include "cli/help.h"
 #include "cli/mistakes.h"
@@ -71,7 +70,7 @@ class Chat {
 
   decode::ModelKind kind() const { return workspace_.model().special_ids().kind(); }
 
-  static size_t columns() { return static_cast<size_t>(std::max(20, terminal_size(STDERR_FILENO).columns - 1)); }
+  static size_t columns() { return static_cast<size_t>(std::max(20, terminal_size(os::kStderr).columns - 1)); }
 
   // In lines that break between options.
   std::string setting() const {
@@ -128,7 +127,7 @@ class Chat {
       note(fmt::format("note: the oldest {} messages were forgotten to fit the context of {} tokens\n", forgotten,
                        context));
     std::optional<QuietInput> quiet;
-    if (options_.interactive) quiet.emplace(STDIN_FILENO);
+    if (options_.interactive) quiet.emplace(os::kStdin);
     LLADA_TRY(const Ready ready,
               prepare(workspace_.model(), {.tokens = std::move(ids), .options = decode, .stop = stop_}));
     return workspace_.answer(ready);
@@ -203,7 +202,7 @@ class Chat {
   Status save(const std::string& path) const {
     if (const std::string why = refuse_stdout(path); !why.empty()) return invalid("/save: {}", why);
     const std::string text = conversation_text(with_system(turns_));
-    const bool replaced = ::access(path.c_str(), F_OK) == 0;
+    const bool replaced = os::exists(path);
     LLADA_TRY_STATUS(write_file(path, text));
     return tell(fmt::format("{} written to {}{}", counted(std::ssize(turns_), "message"), one_line(path),
                             replaced ? ", which was replaced" : ""));

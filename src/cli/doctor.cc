@@ -2,8 +2,6 @@
 // finding.
 #include "cli/doctor.h"
 
-#include <unistd.h>
-
 #include "base/processors.h"
 #include "cli/commands.h"
 #include "cli/help.h"
@@ -35,7 +33,6 @@ namespace {
 Result<std::vector<Finding>> machine_findings() {
   LLADA_TRY(const auto devices, list_devices(isa_from_environment(), 0, cdsprpc_from_environment()));
   const Processors cores = usable_processors();
-  const double page = static_cast<double>(::sysconf(_SC_PAGESIZE));
   std::vector<Finding> findings;
   for (const DeviceSummary& d : devices)
     findings.push_back({d.usable ? Finding::Kind::good : Finding::Kind::less, d.name,
@@ -47,8 +44,8 @@ Result<std::vector<Finding>> machine_findings() {
                     fmt::format("{} may be used, {} of them are fast cores of their own, {} threads without --threads",
                                 cores.order.size(), cores.preferred, cores.threads)},
                    {Finding::Kind::good, "memory",
-                    fmt::format("{} in all, pages of {:.0f} bytes; a model needs its file's size and 1 GB more",
-                                bytes_text(page * static_cast<double>(::sysconf(_SC_PHYS_PAGES))), page)}});
+                    fmt::format("{} in all, pages of {} bytes; a model needs its file's size and 1 GB more",
+                                bytes_text(static_cast<double>(os::machine_bytes())), os::page_bytes())}});
   return findings;
 }
 

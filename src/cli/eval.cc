@@ -1,5 +1,4 @@
 // llada eval: quality and cost of one or several decoding strategies on a file of tasks.
-#include <unistd.h>
 
 #include "base/figures.h"
 #include "cli/commands.h"

@@ -1,13 +1,14 @@
 #include "cli/hub_access.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <optional>
 
 #include "base/file.h"
+#include "base/os.h"
+#include "base/system.h"
 #include "cli/progress.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
@@ -20,7 +21,7 @@ namespace {
 // The first of these variables that is set and not empty.
 std::string environment(std::initializer_list<const char*> names) {
   for (const char* name : names)
-    if (const char* value = std::getenv(name); value != nullptr && *value != '\0') return value;
+    if (std::string value = os::variable(name); !value.empty()) return value;
   return "";
 }
 
@@ -89,8 +90,18 @@ std::string TransferText::update(int64_t done, int64_t total, Clock::time_point 
   return text;
 }
 
+Result<std::string> shipped_model(const std::string& program_folder) {
+  const std::filesystem::path share = std::filesystem::path(program_folder).parent_path() / "share/llada";
+  const std::string path = (share / kShippedModel).string() + ".gguf";
+  if (!os::exists(path))
+    return invalid("{}: found no {}, needed the file that comes with the program (make install puts it there)",
+                   kShippedModel, path);
+  return path;
+}
+
 bool is_short_name(const std::string& word) {
-  return ::access(word.c_str(), F_OK) != 0 && !hub::repository_of(word.substr(0, word.find(':'))).empty();
+  return !os::exists(word) &&
+         (word == kShippedModel || !hub::repository_of(word.substr(0, word.find(':'))).empty());
 }
 
 WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& request, const Overrides& overrides,
@@ -124,10 +135,12 @@ WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& 
 }
 
 Result<std::string> model_path(const ModelOptions& options) {
-  if (options.hub.empty() && options.path.empty()) return invalid("--model is required (or -hf OWNER/NAME)");
+  if (options.hub.empty() && options.path.empty())
+    return invalid("--model is required ({} is the shipped one; or -hf OWNER/NAME)", kShippedModel);
   const bool is_short = options.hub.empty() && is_short_name(options.path);
   if (options.hub.empty() && !is_short) return options.path;
   if (!options.path.empty() && !is_short) return invalid("--model: not together with -hf, which names the model too");
+  if (is_short && options.path == kShippedModel) return shipped_model(program_folder());
   const auto request = hub::parse_request(is_short ? options.path : options.hub);
   if (!request) return invalid("-hf: {}", request.error().message);
   LLADA_TRY(const auto settings, hub_settings_from_environment());

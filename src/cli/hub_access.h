@@ -25,7 +25,12 @@ struct WatchedPull {
 WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& request, const Overrides& overrides,
                           const LoadOptions* load);
 
-// True for a short name of the catalogue that is no file or folder here.
+// The name of the small model that every installation has, for a first try.
+inline constexpr std::string_view kShippedModel = "tiny-llada";
+// Its file in ../share/llada beside the program's folder; invalid: none lies there.
+Result<std::string> shipped_model(const std::string& program_folder);
+
+// True for the shipped model's name or a short one of the catalogue, where no file or folder here is called so.
 bool is_short_name(const std::string& word);
 
 // The path of -m, or of the model of -hf or a short name, which is downloaded where it is not cached. A signal in the

@@ -1,6 +1,6 @@
 // llada infill: fills the gaps of a text.
-#include <unistd.h>
 
+#include "base/os.h"
 #include "cli/commands.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
@@ -65,7 +65,7 @@ Result<int> infill(InfillOptions& o) {
                                       {"spans", spans_json(workspace->model(), layout, generation)},
                                       {"stats", stats_json(generation.stats)}})));
   } else {
-    LLADA_TRY_STATUS(print(printable_text(generation.text, is_terminal(STDOUT_FILENO)) + '\n'));
+    LLADA_TRY_STATUS(print(printable_text(generation.text, is_terminal(os::kStdout)) + '\n'));
     if (!o.show.quiet)
       note((generation.stats.decode.cancelled ? unfinished_line(generation) : "") +
            stats_lines(generation.stats, o.decode.preset(), o.show.verbose));

@@ -2,7 +2,6 @@
 // message (bracketed paste). Characters come through read_key(), which also hears of signals and of another window
 // size, so that no line is cut and none is lost.
 #include <histedit.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/os.h"
 #include "cli/line_reader.h"
 #include "cli/message_history.h"
 #include "cli/render_frame.h"
@@ -159,7 +159,7 @@ class LineEditor final : public LineReader {
     LineEditor& self = of(editor);
     for (;;) {
       if (self.take_key(*key)) return 1;
-      switch (InterruptGuard::wait(STDIN_FILENO)) {
+      switch (InterruptGuard::wait(os::kStdin)) {
         case Wake::signal:
           if (InterruptGuard::signal_number() != SIGINT) {
             self.why_ = Line::Kind::signal;
@@ -175,8 +175,8 @@ class LineEditor final : public LineReader {
           break;
       }
       char bytes[4096];
-      const ssize_t n = ::read(STDIN_FILENO, bytes, sizeof bytes);
-      if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+      const int64_t n = os::read(os::kStdin, bytes, sizeof bytes);
+      if (n < 0 && errno == EAGAIN) continue;
       if (n <= 0) return 0;
       self.typed_.append(bytes, static_cast<size_t>(n));
     }
@@ -194,7 +194,7 @@ class LineEditor final : public LineReader {
   // After another window size, or when the program is in the foreground again. A terminal that became narrower has
   // wrapped the line that was there.
   void redraw() {
-    const int columns = std::max(1, terminal_size(STDERR_FILENO).columns);
+    const int columns = std::max(1, terminal_size(os::kStderr).columns);
     const LineInfoW* line = ::el_wline(editor_);
     std::wstring before = prompt_;
     before.append(line->buffer, line->cursor);

@@ -1,11 +1,10 @@
 #include "cli/line_reader.h"
 
-#include <unistd.h>
-
 #include <cerrno>
 #include <csignal>
 #include <utility>
 
+#include "base/os.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
 
@@ -24,9 +23,9 @@ class PlainReader final : public LineReader {
       searched_ = buffer_.size();
       if (ended_) return buffer_.empty() ? Line{Line::Kind::end} : take(buffer_.size(), buffer_.size());
       char bytes[4096];
-      if (!InterruptGuard::wait_readable(STDIN_FILENO)) return stopped();
-      const ssize_t n = ::read(STDIN_FILENO, bytes, sizeof bytes);
-      if (n < 0 && (errno == EINTR || errno == EAGAIN)) continue;
+      if (!InterruptGuard::wait_readable(os::kStdin)) return stopped();
+      const int64_t n = os::read(os::kStdin, bytes, sizeof bytes);
+      if (n < 0 && errno == EAGAIN) continue;
       if (n > 0) buffer_.append(bytes, static_cast<size_t>(n));
       ended_ = n <= 0;
     }
@@ -57,7 +56,7 @@ class PlainReader final : public LineReader {
 }  // namespace
 
 std::unique_ptr<LineReader> make_line_reader(bool interactive, const std::string& history) {
-  if (interactive && can_repaint(STDERR_FILENO))
+  if (interactive && can_repaint(os::kStderr))
     if (auto editor = make_line_editor(history)) return editor;
   return std::make_unique<PlainReader>(interactive);
 }
@@ -65,7 +64,7 @@ std::unique_ptr<LineReader> make_line_reader(bool interactive, const std::string
 std::string history_path() {
   for (const auto& [variable, below] :
        {std::pair("XDG_STATE_HOME", "/llada/history"), std::pair("HOME", "/.local/state/llada/history")})
-    if (const std::string base = path_from_environment(variable); base.starts_with('/')) return base + below;
+    if (const std::string base = path_from_environment(variable); os::is_absolute(base)) return base + below;
   return "";
 }
 

@@ -1,9 +1,5 @@
 #include "cli/message_history.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -12,6 +8,7 @@
 #include <system_error>
 
 #include "base/file.h"
+#include "base/os.h"
 
 namespace llada::cli {
 namespace {
@@ -29,16 +26,15 @@ std::span<const std::string> newest(const std::vector<std::string>& all) {
 
 // Nothing stays of a message that the disk has no room for, unless somebody else has written behind its beginning.
 void take_back(int fd, size_t written) {
-  const off_t end = ::lseek(fd, 0, SEEK_CUR);
-  struct stat info {};
-  if (written == 0 || ::fstat(fd, &info) != 0 || info.st_size != end) return;
-  static_cast<void>(!::ftruncate(fd, end - static_cast<off_t>(written)));  // it is no worse than before
+  const int64_t end = os::position(fd);
+  const auto info = os::info(fd);
+  if (written == 0 || !info || info->bytes != end) return;
+  static_cast<void>(os::resize(fd, end - static_cast<int64_t>(written)));  // where it fails it is no worse than before
 }
 
 Status write_bytes(int fd, const std::string& path, std::string_view bytes) {
   for (size_t written = 0; written < bytes.size();) {
-    const ssize_t n = ::write(fd, bytes.data() + written, bytes.size() - written);
-    if (n < 0 && errno == EINTR) continue;
+    const int64_t n = os::write(fd, bytes.data() + written, bytes.size() - written);
     if (n < 0) {
       const int code = errno;
       take_back(fd, written);
@@ -51,11 +47,12 @@ Status write_bytes(int fd, const std::string& path, std::string_view bytes) {
 
 // Makes the file where it is missing. One write of a whole message: others may append at the same time.
 Status append(const std::string& path, std::string_view bytes) {
-  const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0600);
+  const int fd = os::open(path, os::kWrite | os::kCreate | os::kAppend | os::kOwnersAlone | os::kAtOnce);
   if (fd < 0) return std::unexpected(file_error(path, "open", errno));
-  Status status = ::fchmod(fd, 0600) == 0 ? Status() : failed("{}: fchmod failed: {}", path, std::strerror(errno));
+  Status status =
+      os::set_mode(fd, os::kOwnersMode) ? Status() : failed("{}: fchmod failed: {}", path, std::strerror(errno));
   if (status) status = write_bytes(fd, path, bytes);
-  ::close(fd);
+  os::close(fd);
   return status;
 }
 

@@ -1,9 +1,9 @@
 // -m, --device and the other options that say which model computes where.
-#include <unistd.h>
 
 #include <cstdlib>
 
 #include "base/file.h"
+#include "base/os.h"
 #include "cli/help.h"
 #include "cli/hub_access.h"
 #include "cli/options.h"
@@ -15,22 +15,15 @@ static constexpr const char* kGroup = "Model and device";
 void read_environment(LoadOptions& options) {
   options.isa = isa_from_environment();
   options.cdsprpc = cdsprpc_from_environment();
-  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
   if (options.pack_cache.folder.empty())
-    options.pack_cache.folder = default_pack_folder(cache != nullptr ? cache : "", home != nullptr ? home : "");
+    options.pack_cache.folder = default_pack_folder(os::variable("XDG_CACHE_HOME"), os::home_folder());
 }
 
-std::string path_from_environment(const char* name) {
-  const char *path = std::getenv(name), *home = std::getenv("HOME");
-  return expand_home(path != nullptr ? path : "", home != nullptr ? home : "");
-}
+std::string path_from_environment(const char* name) { return expand_home(os::variable(name), os::home_folder()); }
 
 std::string cdsprpc_from_environment() { return path_from_environment("LLADA_CDSPRPC"); }
 
-std::string isa_from_environment() {
-  const char* isa = std::getenv("LLADA_ISA");
-  return isa != nullptr ? isa : "";
-}
+std::string isa_from_environment() { return os::variable("LLADA_ISA"); }
 
 void add_threads_option(CLI::App& app, LoadOptions& options, const std::string& group) {
   add_integer_option(app, "-t,--threads", options.threads, 0, 1024, "threads; 0: one per physical core (0)")
@@ -130,8 +123,7 @@ void add_model_options(CLI::App& app, ModelOptions& options, std::optional<std::
 Result<bool> place_model(ModelOptions& options, const std::optional<std::string>& first_word, std::string& text,
                          bool has_text) {
   if (!first_word) return has_text;
-  const bool is_file =
-      ::access(first_word->c_str(), F_OK) == 0 || first_word->ends_with(".gguf") || is_short_name(*first_word);
+  const bool is_file = os::exists(*first_word) || first_word->ends_with(".gguf") || is_short_name(*first_word);
   const std::string& named = options.path.empty() ? options.hub : options.path;
   if (named.empty() && (has_text || is_file)) {
     if (!is_file)

@@ -45,7 +45,8 @@ Status clean(const PackOptions& o) {
   } else {
     LLADA_TRY(const std::string path, model_path(o.model));
     std::error_code ignored;
-    const std::string model = std::filesystem::weakly_canonical(std::filesystem::absolute(path, ignored), ignored);
+    const std::string model =
+        std::filesystem::weakly_canonical(std::filesystem::absolute(path, ignored), ignored).string();
     std::erase_if(entries, [&](const PackedEntry& e) { return e.model != model && e.path != model; });
     if (entries.empty()) return invalid("{}: has no packed weights in {}", path, folder);
   }

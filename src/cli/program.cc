@@ -1,19 +1,18 @@
 #include "cli/program.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <system_error>
 
+#include "base/console.h"
+#include "base/os.h"
 #include "base/pages.h"
 #include "base/system.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/hub_access.h"
 #include "cli/manual.h"
-#include "cli/mapping_fault.h"
 #include "cli/mistakes.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
@@ -71,6 +70,16 @@ std::string general_help(const Program& which) {
          "128 + N stopped by signal N. An error is one line on stderr.\n";
 }
 
+// For `llada` alone.
+std::string first_steps() {
+  return fmt::format(
+      "llada needs a command. With the small model that comes with it:\n"
+      "  llada run {0} 'Sort the numbers from smallest to largest: 38 41 6 51 3'\n"
+      "  llada serve {0}    answers form on a page in your browser; OpenAI's protocol\n"
+      "A real model: llada recommend lists those that fit this machine. All commands: llada --help\n",
+      kShippedModel);
+}
+
 Result<std::string> version_text(const Build& build) {
   LLADA_TRY(const auto devices, list_devices(isa_from_environment(), 0, cdsprpc_from_environment()));
   std::string out = fmt::format("llada {} (commit {})\ncompiler: {}\n", build.version, build.commit, build.compiler);
@@ -93,6 +102,7 @@ int run_command(const Program& which, const Command& command, const Arguments& g
   const std::string who = fmt::format("{} {}", which.name, command.name);
   const std::string see = fmt::format(" (see {} --help)", who);
   CLI::App app(std::string(command.summary), who);
+  app.allow_windows_style_options(false);  // "/models/x" is a path on every system
   app.set_help_all_flag("--help-all");
   const Work work = command.setup(app);
   const auto arguments = known_words(app, given);
@@ -123,10 +133,7 @@ int run_study(std::string_view name, Arguments words) {
   const std::string path = study_path();
   if (name != "study") words.insert(words.begin(), std::string(name));
   words.insert(words.begin(), path);
-  std::vector<char*> argv;
-  for (std::string& word : words) argv.push_back(word.data());
-  argv.push_back(nullptr);
-  ::execv(path.c_str(), argv.data());
+  os::run_instead(path, words);
   return fail(fmt::format("llada {}", name),
               {ErrorKind::invalid_input, fmt::format("found no {0} beside this program, needed it for this command "
                                                      "(in a checkout: tools/build.sh {0})",
@@ -134,6 +141,10 @@ int run_study(std::string_view name, Arguments words) {
 }
 
 int main_command(Arguments words, const Build& build, const Program& which) {
+  if (words.empty() && which.commands.empty()) {
+    note(first_steps());
+    return exit_status({ErrorKind::invalid_input, ""});
+  }
   const std::string word = words.empty() ? "" : words.front();
   if (!words.empty()) words.erase(words.begin());
   if (word == "--help" || word == "-h" || (word == "help" && words.empty()))
@@ -162,12 +173,12 @@ int main_command(Arguments words, const Build& build, const Program& which) {
   if (const Command* command = find_command(which, name))
     return run_command(which, *command, help ? Arguments{words.back() == "--all" ? "--help-all" : "--help"} : words);
   // A file, folder or short name stands for a conversation with the model.
-  if (!help && !name.empty() && (::access(name.c_str(), F_OK) == 0 || is_short_name(name))) {
+  if (!help && !name.empty() && (os::exists(name) || is_short_name(name))) {
     words.insert(words.begin(), word);
     return run_command(which, *find_command(which, "chat"), words);
   }
   // Commands of llada-study go here, too, where it lies beside this program. It also says that there is none.
-  if (which.commands.empty() && !name.empty() && ::access(study_path().c_str(), X_OK) == 0) return as_study();
+  if (which.commands.empty() && !name.empty() && os::may_run(study_path())) return as_study();
   Arguments names;
   for (const Command& command : all_commands(which)) names.emplace_back(command.name);
   std::string hint = foreign_command(name);
@@ -190,22 +201,23 @@ int main_command(Arguments words, const Build& build, const Program& which) {
 // at any time, so it is set while no other thread runs.
 static void name_module_folders() {
   const std::string folder = program_folder();
-  if (!folder.empty())
-    ::setenv("ADSP_LIBRARY_PATH", fmt::format("{0};{0}/hexagon;/vendor/dsp/cdsp", folder).c_str(), 0);
+  if (!folder.empty()) os::set_variable("ADSP_LIBRARY_PATH", fmt::format("{0};{0}/hexagon;/vendor/dsp/cdsp", folder));
 }
 
 int program(int argc, char** argv, const Build& build, const Program& which) {
   more_devices = which.devices;
   name_module_folders();
   // For tests: memory that nobody has written holds NaN (base/pages.h).
-  const char* poison = std::getenv("LLADA_POISON");
-  if (poison != nullptr && std::string_view(poison) != "0") fill_forgotten_memory(0xff);
-  std::signal(SIGPIPE, SIG_IGN);  // a reader that goes away is an ordinary error of write(), as is
-  std::signal(SIGXFSZ, SIG_IGN);  // a file larger than the user's limit
+  if (const std::string poison = os::variable("LLADA_POISON"); !poison.empty() && poison != "0")
+    fill_forgotten_memory(0xff);
+  os::prepare_streams();
+  os::ignore_write_signals();
   clean_up_on_signals();
-  report_mapping_faults();
+  os::report_mapping_faults();
   try {
-    return main_command({argv + std::min(argc, 1), argv + argc}, build, which);
+    Arguments words = os::words_of(argc, argv);
+    if (!words.empty()) words.erase(words.begin());
+    return main_command(words, build, which);
   } catch (const std::bad_alloc&) {
     note("llada: out of memory\n");
   } catch (const std::system_error& error) {

@@ -1,11 +1,11 @@
 #include "cli/progress.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
 
+#include "base/os.h"
 #include "cli/terminal.h"
 
 namespace llada::cli {
@@ -35,7 +35,7 @@ std::string time_left_text(double seconds) { return duration_text(seconds) + " l
 // A log does not need to hear of work that is over at once.
 constexpr std::chrono::seconds kQuiet{2};
 
-Progress::Progress(std::string title) : title_(std::move(title)), terminal_(can_repaint(STDERR_FILENO)) {}
+Progress::Progress(std::string title) : title_(std::move(title)), terminal_(can_repaint(os::kStderr)) {}
 
 Progress::~Progress() {
   if (painted_) note("\r\x1b[K");
@@ -47,8 +47,8 @@ void Progress::update(double fraction, std::string_view detail) {
     // The text beside the bar may change more often than a percent, and need not be read faster than this.
     const auto now = std::chrono::steady_clock::now();
     if (percent == percent_ && (detail == shown_ || now - painted_at_ < std::chrono::milliseconds(250))) return;
-    note(fmt::format("\r{}\x1b[K",
-                     progress_bar(title_, percent, one_line(detail), terminal_size(STDERR_FILENO).columns)));
+    note(
+        fmt::format("\r{}\x1b[K", progress_bar(title_, percent, one_line(detail), terminal_size(os::kStderr).columns)));
     painted_ = true;
     painted_at_ = now;
     shown_ = detail;

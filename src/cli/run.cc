@@ -1,6 +1,6 @@
 // llada run and llada chat: an answer to a prompt, or a conversation.
-#include <unistd.h>
 
+#include "base/os.h"
 #include "cli/chat.h"
 #include "cli/commands.h"
 #include "cli/help.h"
@@ -36,8 +36,8 @@ Status show_answer(const RunOptions& o, const Generation& generation) {
     return print(json_line(json));
   }
   if (o.think && !generation.thoughts.empty())
-    LLADA_TRY_STATUS(print(printable_text(generation.thoughts, is_terminal(STDOUT_FILENO)) + "\n\n"));
-  LLADA_TRY_STATUS(print(printable_text(generation.text, is_terminal(STDOUT_FILENO)) + '\n'));
+    LLADA_TRY_STATUS(print(printable_text(generation.thoughts, is_terminal(os::kStdout)) + "\n\n"));
+  LLADA_TRY_STATUS(print(printable_text(generation.text, is_terminal(os::kStdout)) + '\n'));
   if (!o.show.quiet)
     note(unfinished_line(generation) + stats_lines(generation.stats, o.decode.preset(), o.show.verbose));
   return {};
@@ -47,7 +47,7 @@ Status show_answer(const RunOptions& o, const Generation& generation) {
 Status show_unfinished(const Workspace& workspace, bool json) {
   const auto& tokens = workspace.final_tokens();
   const std::string text = workspace.model().has_tokenizer() ? workspace.model().tokenizer().decode(tokens) : "";
-  if (!json) return tokens.empty() ? Status() : print(printable_text(text, is_terminal(STDOUT_FILENO)) + '\n');
+  if (!json) return tokens.empty() ? Status() : print(printable_text(text, is_terminal(os::kStdout)) + '\n');
   return print(json_line({{"text", printable_text(text, false)}, {"tokens", tokens}, {"finish_reason", "failed"}}));
 }
 
@@ -61,7 +61,7 @@ std::string without_last_line_end(std::string text) {
 
 // -p, -f, or the text of stdin where that is no terminal; what is piped in beside -p stands in a line below it.
 Result<std::string> read_prompt(const RunOptions& o) {
-  if (!o.has_prompt && !o.has_file && is_terminal(STDIN_FILENO))
+  if (!o.has_prompt && !o.has_file && is_terminal(os::kStdin))
     return invalid("no prompt: needed one behind the options, --file, text on stdin, or --chat");
   const bool from_stdin = !o.has_file && (!o.has_prompt || o.prompt == "-");
   std::string prompt;
@@ -113,7 +113,7 @@ Result<int> run(RunOptions& o) {
   };
   LLADA_TRY(const auto workspace, open_to_answer(o.model, o.show, o.decode, lay, o.chat ? kKeptHistory : 0));
 
-  const bool talks = o.chat && is_terminal(STDIN_FILENO) && is_terminal(STDERR_FILENO);
+  const bool talks = o.chat && is_terminal(os::kStdin) && is_terminal(os::kStderr);
   const InterruptGuard guard(talks ? 2 : 1);
   int status = 0;
   if (o.chat) {

@@ -1,7 +1,5 @@
 // llada serve: the model as a server for OpenAI's clients, editors and browsers (docs/server.md).
 #include <fmt/ranges.h>
-#include <pthread.h>
-#include <sys/resource.h>
 
 #include <atomic>
 #include <csignal>
@@ -9,7 +7,10 @@
 #include <future>
 #include <thread>
 
+#include "base/console.h"
 #include "base/memory_usage.h"
+#include "base/os.h"
+#include "base/sockets.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/hub_access.h"
@@ -56,27 +57,18 @@ Result<std::vector<std::string>> read_keys(const ServeOptions& o) {
 // since a signal goes to whichever thread takes it.
 class BlockedSignals {
  public:
-  BlockedSignals() {
-    sigemptyset(&set_);
-    for (const int number : {SIGTERM, SIGINT, SIGHUP}) sigaddset(&set_, number);
-    pthread_sigmask(SIG_BLOCK, &set_, nullptr);
-  }
-  ~BlockedSignals() { pthread_sigmask(SIG_UNBLOCK, &set_, nullptr); }
+  BlockedSignals() { os::hold_signals(); }
+  ~BlockedSignals() { os::release_signals(); }
   BlockedSignals(const BlockedSignals&) = delete;
   BlockedSignals& operator=(const BlockedSignals&) = delete;
-
-  const sigset_t& set() const { return set_; }
-
- private:
-  sigset_t set_;
 };
 
 // SIGTERM and SIGINT end the server in good order, a second one at once, as does one while the model is being loaded;
 // SIGHUP reads the keys again. A thread waits for them.
 class Signals {
  public:
-  Signals(const BlockedSignals& blocked, std::function<void()> reload)
-      : set_(blocked.set()), reload_(std::move(reload)), thread_([this] { wait(); }) {}
+  Signals(const BlockedSignals&, std::function<void()> reload)
+      : reload_(std::move(reload)), thread_([this] { wait(); }) {}
   ~Signals() {
     over_ = true;
     thread_.join();
@@ -89,26 +81,20 @@ class Signals {
 
  private:
   void wait() {
-    const struct timespec pause = {0, 100'000'000};
     for (bool asked = false; !over_;) {
-      const int number = sigtimedwait(&set_, nullptr, &pause);
-      if (number == SIGHUP && !within_memory([this]() -> Status {
+      const os::Held held = os::next_held(100);
+      if (held == os::Held::reload && !within_memory([this]() -> Status {
             reload_();
             return {};
           }))
         note("llada serve: out of memory; the keys stay as they are\n");
-      if (number != SIGTERM && number != SIGINT) continue;
-      if (asked || !loaded_) {
-        std::signal(number, SIG_DFL);
-        pthread_sigmask(SIG_UNBLOCK, &set_, nullptr);
-        std::raise(number);
-      }
+      if (held != os::Held::end) continue;
+      if (asked || !loaded_) os::end_by_held();
       asked = true;
       ended_.set_value();
     }
   }
 
-  const sigset_t set_;
   const std::function<void()> reload_;
   std::promise<void> ended_;
   std::atomic<bool> over_ = false, loaded_ = false;
@@ -120,15 +106,13 @@ void log_line(const Json& fields) { note(serve::log_line(fields) + '\n'); }
 // A connection takes a descriptor, and a shell's soft limit is often 1024. It is raised to the system's limit, and
 // connections stay so far below that as to leave some for files.
 void fit_descriptors(int& connections) {
-  constexpr rlim_t kOthers = 64;
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  const rlimit raised{limit.rlim_max, limit.rlim_max};
-  if (::setrlimit(RLIMIT_NOFILE, &raised) == 0) limit.rlim_cur = limit.rlim_max;
-  const rlim_t most = std::max<rlim_t>(limit.rlim_cur, kOthers + 1) - kOthers;
-  if (static_cast<rlim_t>(connections) <= most) return;
+  constexpr uint64_t kOthers = 64;
+  const uint64_t limit = os::most_open_files();
+  if (limit == 0) return;
+  const uint64_t most = std::max<uint64_t>(limit, kOthers + 1) - kOthers;
+  if (static_cast<uint64_t>(connections) <= most) return;
   note(fmt::format("llada serve: {} connections at a time, not {}: the system allows {} open files (ulimit -Hn)\n",
-                   most, connections, limit.rlim_cur));
+                   most, connections, limit));
   connections = static_cast<int>(most);
 }
 
@@ -279,7 +263,7 @@ Work setup_serve(CLI::App& app) {
   return [o]() -> Result<int> {
     return_freed_memory();
     read_environment(o->model.load);
-    if (const char* keys = std::getenv(kKeyVariable); keys != nullptr) o->environment_keys = keys;
+    if (os::has_variable(kKeyVariable)) o->environment_keys = os::variable(kKeyVariable);
     return run(*o);
   };
 }

@@ -1,10 +1,5 @@
 #include "cli/workspace.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -13,6 +8,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/os.h"
 #include "cli/help.h"
 #include "cli/hub_access.h"
 #include "cli/live_view.h"
@@ -191,9 +187,9 @@ Result<Generation> Workspace::answer(const Ready& ready) {
   std::optional<LiveView> live;
   const bool wanted = !show_.no_live && !show_.json && !show_.quiet;
   std::optional<QuietInput> quiet;
-  if (wanted && can_repaint(STDOUT_FILENO)) {
-    quiet.emplace(STDIN_FILENO);
-    live.emplace(*model_, LiveOptions{.fd = STDOUT_FILENO,
+  if (wanted && can_repaint(os::kStdout)) {
+    quiet.emplace(os::kStdin);
+    live.emplace(*model_, LiveOptions{.fd = os::kStdout,
                                       .color = wants_color(),
                                       .delay_ms = show_.delay_ms,
                                       .infill = infill,
@@ -235,26 +231,23 @@ constexpr size_t kLimitBytes = size_t{64} << 20;  // of a text that is read
 
 Result<std::string> read_text(const std::string& path) {
   if (path != "-") return read_text_file(path, kLimitBytes);
-  LLADA_TRY(auto bytes, read_all(STDIN_FILENO, "stdin", kLimitBytes));
+  LLADA_TRY(auto bytes, read_all(os::kStdin, "stdin", kLimitBytes));
   return as_text(std::move(bytes), "stdin");
 }
 
 Result<std::string> piped_text() {
-  struct stat info{};
-  if (::fstat(STDIN_FILENO, &info) != 0) return std::string();
-  const bool socket = S_ISSOCK(info.st_mode);
-  if (!socket && !S_ISFIFO(info.st_mode) && !S_ISREG(info.st_mode)) return std::string();
-  if ((::fcntl(STDIN_FILENO, F_GETFL) & O_ACCMODE) == O_WRONLY) return std::string();
-  const auto silent_for = [](int ms) {
-    struct pollfd input = {STDIN_FILENO, POLLIN, 0};
-    return ::poll(&input, 1, ms) == 0;
-  };
+  const auto info = os::info(os::kStdin);
+  if (!info) return std::string();
+  const bool socket = info->kind == os::FileKind::socket;
+  if (!socket && info->kind != os::FileKind::pipe && info->kind != os::FileKind::regular) return std::string();
+  if (os::writable_only(os::kStdin)) return std::string();
+  const auto silent_for = [](int ms) { return !os::wait_readable(os::kStdin, ms); };
   if (socket && silent_for(500)) {
     note("llada: stdin is a socket that brings nothing: the prompt stands alone\n");
     return std::string();
   }
   bool said = false;
-  LLADA_TRY(auto bytes, read_all(STDIN_FILENO, "stdin", kLimitBytes, [&] {
+  LLADA_TRY(auto bytes, read_all(os::kStdin, "stdin", kLimitBytes, [&] {
               if (said || !silent_for(2000)) return;
               note("llada: waiting for the end of stdin, whose text goes below the prompt (< /dev/null: no text)\n");
               said = true;

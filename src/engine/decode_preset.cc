@@ -1,10 +1,9 @@
 #include "engine/decode_preset.h"
 
-#include <unistd.h>
-
 #include <array>
 #include <cstdint>
 
+#include "base/os.h"
 #include "decode/removed.h"
 #include "engine/options.h"
 #include "formats/family.h"
@@ -122,7 +121,7 @@ Result<DecodePreset> find_decode_preset(const std::string& name_or_path, bool fi
   if (const auto instead = decode::replaced_by("preset", name_or_path); !instead.empty())
     return invalid("'{}' was removed: {}; needed one of {}", name_or_path, instead, known);
   if (!files) return invalid("found '{}', needed one of {}", name_or_path, known);
-  if (name_or_path.empty() || ::access(name_or_path.c_str(), F_OK) != 0)
+  if (name_or_path.empty() || !os::exists(name_or_path))
     return invalid("found '{}', needed one of {}, or a preset file", name_or_path, known);
   LLADA_TRY(const std::string text, read_text_file(name_or_path, size_t{1} << 20));
   return parse_decode_preset(text, name_or_path);

@@ -40,6 +40,11 @@ Status set_dsp_option(DeviceSpec& spec, std::string_view key, const std::string&
         return {};
       }
     return invalid("unit: found '{}', needed vector, matrix or auto", value);
+  } else if (key == "split") {
+    const auto percent = number_before(value, "%");
+    if (value != "auto" && value != "off" && !(percent && *percent > 0 && *percent < 100))
+      return invalid("split: found '{}', needed auto, off, or the host's share such as 40%", value);
+    spec.host_share = value == "auto" ? std::nullopt : std::optional(percent.value_or(0) / 100);
   } else if (key == "sessions") {
     const auto n = number_before(value, "");
     if (!n || *n != std::floor(*n) || *n < 1 || *n > 8) return invalid("sessions: found '{}', needed 1 to 8", value);
@@ -73,7 +78,7 @@ Status set_cuda_option(CudaOptions& gpu, std::string_view key, const std::string
 
 Error unknown_option(const DeviceSpec& spec, const DevicePlugin* plugin, std::string_view key) {
   const std::string_view own = spec.plugin    ? spec.plugin->options()
-                               : spec.hexagon ? "sessions, positions, library, profile, space, deadline, unit"
+                               : spec.hexagon ? "sessions, positions, library, profile, space, deadline, unit, split"
                                               : "";
   return invalid("'{}': needed one of {}{}{}, fallback{}{}", key, spec.cuda ? "budget, products" : "window, ", own,
                  spec.cuda ? "" : ", memory, grain, head", plugin != nullptr && !plugin->options().empty() ? ", " : "",
@@ -98,7 +103,7 @@ Status set_option(DeviceSpec& spec, const DevicePlugin* plugin, std::string_view
   if (!spec.plugin && !spec.hexagon)
     return invalid("'{}': only for {}", key, key == "budget" || key == "products" ? "cuda" : "sim and hexagon");
   if (spec.hexagon && (key == "sessions" || key == "library" || key == "space" || key == "deadline" ||
-                       key == "positions" || key == "unit"))
+                       key == "positions" || key == "unit" || key == "split"))
     return set_dsp_option(spec, key, value);
   if (spec.hexagon && key == "profile") {
     LLADA_TRY(spec.measured, read_measured_dsp(value));
@@ -178,9 +183,15 @@ Result<DeviceSpec> parse_device_spec(const std::string& text, const DevicePlugin
   }
   if (spec.hexagon && spec.memory.policy == MemoryPolicy::copy)
     return invalid("device 'hexagon': memory: found 'copy', but its slabs are mapped, needed plan or sessions");
+  if (spec.host_share.value_or(0) > 0) {
+    if (spec.dsp.unit == HexagonUnit::matrix)
+      return invalid("device 'hexagon': split: found a share beside unit=matrix, whose products are not divided");
+    spec.dsp.unit = HexagonUnit::vector;
+  }
   if (spec.window.percent == 0 && spec.window.gib == 0) spec.window.gib = spec.measured.window_gib;
   spec.dsp.threads = spec.measured.threads;
   spec.dsp.module = spec.measured.module;
+  spec.dsp.host_share = spec.host_share.value_or(spec.measured.host_share);
   return spec;
 }
 

@@ -10,6 +10,7 @@
 //   library=FILE     libcdsprpc (hexagon; LLADA_CDSPRPC in the environment, the system's, the stand-in)
 //   space=SIZE       "64MiB" or "2GiB": of an emulated session's address space (hexagon; the window and the reserve)
 //   deadline=SECONDS after which a call of the DSP counts as hanging, beside its work's time (hexagon; 10)
+//   split=SHARE      "40%", auto or off: of the columns of products, the host's; not by a matrix unit (hexagon; auto)
 //   unit=UNIT        vector, matrix or auto: who multiplies (hexagon; auto: matrix where its test has passed)
 //   budget=SIZE      "512MiB" or "4GiB" of device memory for everything (cuda; all of the GPU's)
 //   products=KIND    float or tensor: how matrices are multiplied (cuda; float)
@@ -42,6 +43,7 @@ struct DeviceSpec {
   CudaOptions gpu;                       // experts are set once the model is known
   HexagonOptions dsp;                    // window_bytes and reserve_bytes are set once the weights are known
   std::optional<int64_t> positions;      // of hexagon
+  std::optional<double> host_share;      // of hexagon's products; absent: as measured
   MeasuredDsp measured;                  // of hexagon; its window counts where none is given
   WindowSize window;
   std::optional<bool> head_on_accelerator;

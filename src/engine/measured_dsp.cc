@@ -21,6 +21,9 @@ Result<MeasuredDsp> parse_measured_dsp(const Json& dsp, std::string_view origin)
   if (fields.has("unit")) {
     LLADA_TRY(found.unit, fields.text("unit"));
   }
+  if (fields.has("host_share")) {
+    LLADA_TRY(found.host_share, fields.real("host_share", 0, 0.999));
+  }
   LLADA_TRY_STATUS(fields.finish());
   return found;
 }

@@ -13,6 +13,7 @@ struct MeasuredDsp {
   int arch = 0, threads = 0;  // 73, 79, ...; threads with a vector unit
   std::string module;         // the file that the DSP has loaded
   std::string unit = {};      // the finding about the matrix unit, for people; empty: none
+  double host_share = 0;      // of each product's columns, by the rates of both; 0: not measured, or none
   double window_gib = 0;      // of a session, with the reserve beside weights; 0: the file does not say
 };
 

@@ -33,10 +33,10 @@ Result<std::unique_ptr<HexagonDevice>> open_hexagon(const DeviceSpec& spec, cons
   dsp.warn = [loading, warn = options.warn](const std::string& line) {
     if (*loading && warn) warn(line);
   };
-  dsp.cache = std::filesystem::path(options.pack_cache.folder).parent_path();
+  dsp.cache = std::filesystem::path(options.pack_cache.folder).parent_path().string();
   dsp.head_on_dsp = spec.head_on_accelerator.value_or(true);
   const Program full = graph.forward(plain_shape(rows, rows));
-  dsp.reserve_bytes = hexagon_reserve(full, graph.weights, positions).total();
+  dsp.reserve_bytes = hexagon_reserve(full, graph.weights, positions, dsp.host_share > 0).total();
   LLADA_TRY(auto device, make_hexagon_device(dsp, graph.weights, weights, std::move(host), hooks));
   if (spec.window.percent > 0) {
     const auto slabs = group_slabs(weight_uses(one_row(graph), *device), SlabGrain::layer, device->window().page_bytes);
@@ -103,7 +103,8 @@ Result<std::shared_ptr<const PackedWeights>> fitting_weights(const LoadOptions& 
 // The same of a DSP, whose weights lie in buffers that it shares with the host, and whose window has to hold them, or
 // parts of them by turns. on_host: the weights that the cpu packs, where they are not on disk.
 Status check_hexagon(HexagonDevice& dsp, const MemoryOptions& memory, const LoadOptions& options, const ModelFile& file,
-                     const ModelGraph& graph, std::span<const TensorView> weights, std::span<const WeightId> on_host) {
+                     const ModelGraph& graph, std::span<const TensorView> weights, std::span<const WeightId> on_host,
+                     bool divides) {
   const Program program = one_row(graph);
   LLADA_TRY_STATUS(MemoryRuntime::fits(dsp, program, memory));
   const auto room = room_to_keep(options, file);
@@ -112,8 +113,8 @@ Status check_hexagon(HexagonDevice& dsp, const MemoryOptions& memory, const Load
   MemoryNeed need = memory_need(file, graph, weights, *kernels, on_host);
   for (const WeightUse& use : weight_uses(program, dsp)) need.shared += use.bytes;
   const int32_t rows = counted_positions(graph);
-  const HexagonReserve beside = hexagon_reserve(graph.forward(plain_shape(rows, rows)), graph.weights, rows);
-  need.activations += beside.arena + beside.staging + beside.scratch;  // each side has an arena
+  const HexagonReserve beside = hexagon_reserve(graph.forward(plain_shape(rows, rows)), graph.weights, rows, divides);
+  need.activations += beside.arena + beside.staging + beside.scratch + beside.divided;  // each side has an arena
   return check_fit(file.path(), need, *room);
 }
 
@@ -195,7 +196,7 @@ Result<OpenedDevice> open_device(const DeviceSpec& spec, const LoadOptions& opti
     LLADA_TRY(auto dsp, open_hexagon(spec, graph, weights, std::move(host), hooks, options));
     on_host = host_weights(one_row(graph), [&](const Op& op) { return dsp->place(op) == Unit::host; });
     LLADA_TRY_STATUS(check_hexagon(*dsp, spec.memory, options, file, graph, weights,
-                                   on_disk ? std::span<const WeightId>() : on_host));
+                                   on_disk ? std::span<const WeightId>() : on_host, spec.dsp.host_share > 0));
     LLADA_TRY_STATUS(unit.load(on_host));
     if (spec.fallback) {
       LLADA_TRY(opened.fallback, dsp->on_host(cpu.threads));

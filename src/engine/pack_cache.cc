@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "base/file.h"
 #include "base/file_lock.h"
 #include "base/fnv.h"
+#include "base/os.h"
 #include "devices/cpu/packed_weights.h"
 #include "engine/model.h"
 #include "engine/open_device.h"
@@ -115,7 +115,7 @@ struct PackJob {
            at.increment(ignored))
         if (const std::string other = at->path().filename().string();
             other.starts_with(name + ".") && other.ends_with(".tmp"))
-          std::remove(at->path().c_str());
+          os::remove(at->path().string());
     const auto reading = std::make_shared<WeightReading>(file, options.progress, options.threads);
     ThreadPool pool(options.threads);
     return write_packed_weights(path, kernels::packed_layout(*table), source, graph.weights, views, pool,
@@ -156,7 +156,7 @@ std::string state_of(const std::string& path, const PackedIndex& index) {
 
 std::string default_pack_folder(std::string_view xdg_cache_home, std::string_view home) {
   // A relative one is to be ignored, says the specification of base directories.
-  if (const std::string cache = expand_home(xdg_cache_home, home); cache.starts_with('/'))
+  if (const std::string cache = expand_home(xdg_cache_home, home); os::is_absolute(cache))
     return fmt::format("{}/llada/packed", cache);
   return home.empty() ? std::string() : fmt::format("{}/.cache/llada/packed", home);
 }
@@ -262,8 +262,8 @@ std::vector<PackedEntry> list_packed(const std::string& folder) {
 
 Status remove_packed(const PackedEntry& entry) {
   // The lock first: a process that makes the file would have both back, which is as if it had come later.
-  std::remove((entry.path + std::string(kLockEnding)).c_str());
-  if (std::remove(entry.path.c_str()) != 0) return failed("{}: cannot be removed", entry.path);
+  os::remove(entry.path + std::string(kLockEnding));
+  if (!os::remove(entry.path)) return failed("{}: cannot be removed", entry.path);
   return {};
 }
 

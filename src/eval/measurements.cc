@@ -1,9 +1,8 @@
 #include "eval/measurements.h"
 
-#include <unistd.h>
-
 #include "base/file.h"
 #include "base/fnv.h"
+#include "base/os.h"
 #include "json/fields.h"
 #include "json/lines.h"
 #include "json/parse.h"
@@ -18,7 +17,7 @@ constexpr int64_t kMostCounted = int64_t{1} << 50;
 
 struct Count {
   const char* name;
-  int64_t Score::*field;
+  int64_t Score::* field;
 };
 // The counts that a search reads.
 constexpr Count kCounts[] = {{"n", &Score::n},
@@ -36,7 +35,7 @@ constexpr Count kCounts[] = {{"n", &Score::n},
                              {"lost", &Score::lost}};
 struct Time {
   const char* name;
-  double Score::*field;
+  double Score::* field;
 };
 constexpr Time kTimes[] = {
     {"seconds", &Score::seconds}, {"cpu_seconds", &Score::cpu_seconds}, {"table_seconds", &Score::table_seconds}};
@@ -122,7 +121,7 @@ std::string MeasurementStore::text() const {
 }
 
 Result<MeasurementStore> MeasurementStore::open(const std::string& path, Key key, std::vector<LatencyPoint> latency) {
-  if (path.empty() || ::access(path.c_str(), F_OK) != 0) {
+  if (path.empty() || !os::exists(path)) {
     MeasurementStore store(path, std::move(key));
     store.latency_ = std::move(latency);
     return store;

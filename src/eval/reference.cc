@@ -1,11 +1,10 @@
 #include "eval/reference.h"
 
-#include <unistd.h>
-
 #include <charconv>
 
 #include "base/file.h"
 #include "base/fnv.h"
+#include "base/os.h"
 #include "json/fields.h"
 #include "json/lines.h"
 #include "json/parse.h"
@@ -156,7 +155,7 @@ std::string ReferenceStore::text() const {
 }
 
 Result<ReferenceStore> ReferenceStore::open(const std::string& path, Key key) {
-  if (path.empty() || ::access(path.c_str(), F_OK) != 0) return ReferenceStore(path, std::move(key));
+  if (path.empty() || !os::exists(path)) return ReferenceStore(path, std::move(key));
   LLADA_TRY(const std::string text, read_text_file(path));
   LLADA_TRY(auto store, parse(text, path, std::move(key)));
   store.path_ = path;

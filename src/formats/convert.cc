@@ -1,7 +1,5 @@
 #include "formats/convert.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -9,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/os.h"
 #include "base/threads.h"
 #include "formats/convert_metadata.h"
 #include "formats/diffusion_gemma_files.h"
@@ -84,11 +83,11 @@ class Converter {
   }
 
   Status refuse_inputs() const {
-    struct stat out{};
-    if (::stat(out_path_.c_str(), &out) != 0) return {};
+    const auto out = os::info(out_path_);
+    if (!out) return {};
     for (const MappedFile& file : model_.files()) {
-      struct stat in{};
-      if (::stat(file.path().c_str(), &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+      const auto in = os::info(file.path());
+      if (in && os::same_file(*in, *out))
         return invalid("{}: is the input file; another output path needed", out_path_);
     }
     std::error_code ignored;

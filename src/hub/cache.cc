@@ -1,7 +1,5 @@
 #include "hub/cache.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/os.h"
 
 namespace llada::hub {
 namespace {
@@ -102,19 +101,19 @@ Status Cache::link(const std::string& commit, const std::string& path, const std
   std::error_code ignored;
   if (fs::is_symlink(name, ignored) && fs::read_symlink(name, ignored) == target) return {};
   // Beside it and then in its place, so that the name is never without a file.
-  const std::string beside = fmt::format("{}.{}.tmp", name, ::getpid());
-  ::unlink(beside.c_str());
+  const std::string beside = fmt::format("{}.{}.tmp", name, os::process_id());
+  os::remove(beside);
   const std::string file = blob(etag);
   const auto made = [&] {
-    if (::symlink(target.c_str(), beside.c_str()) == 0) return true;
-    if (errno != EPERM && errno != EOPNOTSUPP && errno != ENOSYS && errno != EACCES) return false;
+    if (os::symbolic_link(target, beside)) return true;
+    if (!os::links_are_absent(errno)) return false;
     // A file system without symbolic links, which may have hard ones. Otherwise the file itself moves there, as
     // Hugging Face's tools do it.
-    return ::link(file.c_str(), beside.c_str()) == 0 || ::rename(file.c_str(), beside.c_str()) == 0;
+    return os::link(file, beside) || os::replace(file, beside);
   };
-  if (!made() || ::rename(beside.c_str(), name.c_str()) != 0) {
+  if (!made() || !os::replace(beside, name)) {
     Error error{ErrorKind::failed, fmt::format("{}: cannot link: {}", name, std::strerror(errno))};
-    ::unlink(beside.c_str());
+    os::remove(beside);
     return std::unexpected(std::move(error));
   }
   return {};

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/os.h"
 #include "hub/http.h"
 
 namespace llada::hub {
@@ -14,6 +15,15 @@ namespace {
 bool library_is_up() {
   static const bool up = curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK;
   return up;
+}
+
+// Where systems keep the authorities that they trust. A program that was linked elsewhere does not know this one's
+// place: Debian and Alpine, Fedora, openSUSE, macOS and BSD. Empty: none is there.
+std::string system_authorities() {
+  for (const char* path : {"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+                           "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"})
+    if (os::may_read(path)) return path;
+  return "";
 }
 
 struct Transfer {
@@ -109,7 +119,8 @@ HttpAnswer CurlHttp::perform(const std::string& url, bool head, int64_t from, si
   curl_easy_setopt(curl_, CURLOPT_XFERINFOFUNCTION, on_progress);
   curl_easy_setopt(curl_, CURLOPT_XFERINFODATA, &transfer);
   curl_easy_setopt(curl_, CURLOPT_BUFFERSIZE, 256L << 10);
-  if (!settings_.certificates.empty()) curl_easy_setopt(curl_, CURLOPT_CAINFO, settings_.certificates.c_str());
+  const std::string authorities = settings_.certificates.empty() ? system_authorities() : settings_.certificates;
+  if (!authorities.empty()) curl_easy_setopt(curl_, CURLOPT_CAINFO, authorities.c_str());
   if (!settings_.token.empty()) {
     curl_easy_setopt(curl_, CURLOPT_HTTPAUTH, static_cast<long>(CURLAUTH_BEARER));
     curl_easy_setopt(curl_, CURLOPT_XOAUTH2_BEARER, settings_.token.c_str());
@@ -125,9 +136,13 @@ HttpAnswer CurlHttp::perform(const std::string& url, bool head, int64_t from, si
   if (code == CURLE_OK) return answer;
   answer.stopped = code == CURLE_ABORTED_BY_CALLBACK;
   answer.unknown_host = code == CURLE_COULDNT_RESOLVE_HOST || code == CURLE_COULDNT_RESOLVE_PROXY;
-  answer.failure = transfer.too_long   ? "the answer is longer than expected"
-                   : reason[0] != '\0' ? std::string(reason)
-                                       : std::string(curl_easy_strerror(code));
+  const bool untrusted = code == CURLE_PEER_FAILED_VERIFICATION || code == CURLE_SSL_CACERT_BADFILE;
+  answer.failure =
+      transfer.too_long ? "the answer is longer than expected"
+      : untrusted && authorities.empty()
+          ? "found no trusted authorities on this system, needed the package ca-certificates or SSL_CERT_FILE"
+      : reason[0] != '\0' ? std::string(reason)
+                          : std::string(curl_easy_strerror(code));
   answer.status = 0;
   return answer;
 }

@@ -1,9 +1,5 @@
 #include "hub/file_download.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -13,6 +9,7 @@
 #include <vector>
 
 #include "base/numbers.h"
+#include "base/os.h"
 #include "formats/printable.h"
 #include "hub/listing.h"
 
@@ -83,7 +80,7 @@ struct Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   ~Descriptor() {
-    if (fd >= 0) ::close(fd);
+    if (fd >= 0) os::close(fd);
   }
 };
 
@@ -93,21 +90,18 @@ class Partial {
   Partial(const std::string& path, const RemoteHead& head) : path_(path), head_(head) {}
 
   Status open(const Connection& c) {
-    file_.fd = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    file_.fd = os::open(path_, os::kRead | os::kWrite | os::kCreate);
     if (file_.fd < 0) return failed("{}: cannot create: {}", path_, std::strerror(errno));
-    struct stat info{};
-    if (::fstat(file_.fd, &info) != 0 || !S_ISREG(info.st_mode)) return failed("{}: not a regular file", path_);
-    if (info.st_size > head_.bytes) return restart();
+    const auto info = os::info(file_.fd);
+    if (!info || info->kind != os::FileKind::regular) return failed("{}: not a regular file", path_);
+    if (info->bytes > head_.bytes) return restart();
     LLADA_TRY_STATUS(start_sum());
     std::vector<std::byte> buffer(size_t{1} << 20);
-    while (bytes_ < info.st_size) {
+    while (bytes_ < info->bytes) {
       if (c.stopped()) return stop_error(c);
-      const ssize_t n = ::pread(file_.fd, buffer.data(), buffer.size(), bytes_);
-      if (n < 0 && errno == EINTR) continue;
+      const int64_t n = os::read_at(file_.fd, buffer.data(), buffer.size(), bytes_);
       if (n < 0) return failed("{}: read failed: {}", path_, std::strerror(errno));
-      if (n == 0)
-        return failed("{}: became shorter while it was read: {} of {} bytes", path_, bytes_,
-                      static_cast<int64_t>(info.st_size));
+      if (n == 0) return failed("{}: became shorter while it was read: {} of {} bytes", path_, bytes_, info->bytes);
       sum_->update({buffer.data(), static_cast<size_t>(n)});
       bytes_ += n;
     }
@@ -115,15 +109,14 @@ class Partial {
   }
 
   Status restart() {
-    if (::ftruncate(file_.fd, 0) != 0) return failed("{}: cannot be emptied: {}", path_, std::strerror(errno));
+    if (!os::resize(file_.fd, 0)) return failed("{}: cannot be emptied: {}", path_, std::strerror(errno));
     return start_sum();
   }
 
   // False where the disk takes no more; error() says why.
   bool append(std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
-      const ssize_t n = ::pwrite(file_.fd, bytes.data(), bytes.size(), bytes_);
-      if (n < 0 && errno == EINTR) continue;
+      const int64_t n = os::write_at(file_.fd, bytes.data(), bytes.size(), bytes_);
       if (n <= 0) {
         write_error_ = n < 0 ? errno : ENOSPC;
         return false;
@@ -144,8 +137,8 @@ class Partial {
   bool is_right() { return sum_->hex() == head_.etag; }
 
   Status name(const std::string& path) {
-    if (::fsync(file_.fd) != 0) return failed("{}: fsync failed: {}", path_, std::strerror(errno));
-    if (::rename(path_.c_str(), path.c_str()) != 0) return failed("{}: rename failed: {}", path, std::strerror(errno));
+    if (!os::sync(file_.fd)) return failed("{}: fsync failed: {}", path_, std::strerror(errno));
+    if (!os::replace(path_, path)) return failed("{}: rename failed: {}", path, std::strerror(errno));
     return {};
   }
 
@@ -215,7 +208,7 @@ Status fill(const Connection& c, const std::string& address, const std::string& 
     LLADA_TRY_STATUS(partial.disk());
     if (answer.stopped || c.stopped()) return stop_error(c);
     if (too_long) {
-      ::unlink(partial.path().c_str());
+      os::remove(partial.path());
       return failed("{}: the server sends more than the {} bytes that it announced", printable(path), head.bytes);
     }
     if (partial.bytes() == head.bytes) break;
@@ -309,9 +302,8 @@ Result<RemoteHead> ask_head(const Connection& c, const std::string& commit, cons
 }
 
 int64_t bytes_there(const Cache& cache, const RemoteHead& head) {
-  struct stat info{};
-  if (::stat(cache.blob(head.etag).c_str(), &info) == 0 && info.st_size == head.bytes) return head.bytes;
-  if (::stat(cache.incomplete(head.etag).c_str(), &info) == 0 && info.st_size <= head.bytes) return info.st_size;
+  if (const auto whole = os::info(cache.blob(head.etag)); whole && whole->bytes == head.bytes) return head.bytes;
+  if (const auto part = os::info(cache.incomplete(head.etag)); part && part->bytes <= head.bytes) return part->bytes;
   return 0;
 }
 
@@ -320,9 +312,8 @@ Result<int64_t> fetch_blob(const Connection& c, const std::string& commit, const
   const std::string blob = c.cache.blob(head.etag);
   LLADA_TRY(auto lock, FileLock::open(c.cache.lock_path(head.etag)));
   LLADA_TRY_STATUS(hold(lock, c, path));
-  struct stat info{};
   // A blob has its name after its checksum; another size is an accident of the disk.
-  if (::stat(blob.c_str(), &info) == 0 && info.st_size == head.bytes) return 0;
+  if (const auto there = os::info(blob); there && there->bytes == head.bytes) return 0;
   const std::string address = file_address(c, commit, path);
   int64_t received = 0;
   for (bool resumed = true; resumed;) {
@@ -335,7 +326,7 @@ Result<int64_t> fetch_blob(const Connection& c, const std::string& commit, const
       LLADA_TRY_STATUS(partial.name(blob));
       return received;
     }
-    ::unlink(partial.path().c_str());
+    os::remove(partial.path());
     if (resumed)
       c.say(fmt::format("{}: the bytes of an earlier attempt are not the file's beginning; it is downloaded anew",
                         printable(path)));

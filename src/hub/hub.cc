@@ -1,12 +1,11 @@
 #include "hub/hub.h"
 
-#include <sys/stat.h>
-
 #include <filesystem>
 #include <fstream>
 #include <map>
 
 #include "base/file.h"
+#include "base/os.h"
 #include "formats/gguf.h"
 #include "formats/printable.h"
 #include "hub/cache.h"
@@ -24,10 +23,8 @@ std::string path_of(const Cache& cache, const std::string& commit, const Choice&
 
 int64_t bytes_of(const Cache& cache, const std::string& commit, const Choice& choice) {
   int64_t sum = 0;
-  for (const std::string& file : choice.files) {
-    struct stat info {};
-    if (::stat((cache.snapshot(commit) + "/" + file).c_str(), &info) == 0) sum += info.st_size;
-  }
+  for (const std::string& file : choice.files)
+    if (const auto info = os::info(cache.snapshot(commit) + "/" + file)) sum += info->bytes;
   return sum;
 }
 
@@ -54,7 +51,7 @@ Status join(const Cache& cache, const Request& request, const std::string& commi
   LLADA_TRY(auto file, AtomicFile::create(unchecked));
   std::vector<char> bytes(size_t{4} << 20);
   for (const std::string& piece : choice.files) {
-    std::ifstream in(folder + piece, std::ios::binary);
+    std::ifstream in(std::filesystem::path(folder + piece), std::ios::binary);
     while (in) {
       if (events.stopped && events.stopped())
         return failed("{}: stopped while its pieces were put together; the same command goes on from these",

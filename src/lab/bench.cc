@@ -1,8 +1,6 @@
 // llada-study bench: the machine's ceilings, and how near kernels, forwards and whole runs come to them.
 #include "lab/bench/bench.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -135,7 +133,7 @@ Result<int> run(Options& o) {
   options.leave = [&] {
     last.interrupted = true;
     show(text_of(last));
-    ::_exit(128 + InterruptGuard::signal_number());
+    std::_Exit(128 + InterruptGuard::signal_number());
   };
   options.stopped = [&] { return InterruptGuard::signal_number() != 0 || !shown; };
   auto report = bench::run_bench(options);

@@ -3,9 +3,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/check.h"
 #include "bench/machine.h"
+#include "devices/hexagon/divided.h"
 #include "devices/hexagon/hexagon_device.h"
 #include "devices/hexagon/known_space.h"
 #include "devices/hexagon/unit_record.h"
@@ -31,6 +33,7 @@ class Examination {
       seen();
       latency();
       const bool multiplies = speed();
+      if (multiplies) split();
       maps();
       coherency();
       space();
@@ -186,6 +189,31 @@ class Examination {
     return true;
   }
 
+  // The host's products in the DSP's arithmetic, and the share of all columns with which both end together.
+  void split() {
+    const Product::Work work = product_->work();
+    const int threads = usable_cores();
+    const auto us = hexagon::time_on_host(*work.buffer, work.op, work.scratch, work.scratch_bytes, threads,
+                                          std::max(options_.repeats, 1));
+    if (!worked("split", us)) return;
+    host_share_ = fastest_us_ / (fastest_us_ + *us);
+    // What crosses costs time, too, which nobody has measured.
+    const auto assumed = load_profile("v79-hvx");
+    LLADA_CHECK(assumed.has_value() && assumed->divide);
+    const double columns = Product::kInputs + host_share_ * static_cast<double>(options_.outputs);
+    const double crossing_us = 2 * assumed->divide->meet_us.value +
+                               Product::kRows * columns * 4 / (assumed->divide->exchange_gb_per_s.value * 1e3);
+    const bool emulated = session_->info().emulated != 0, saves = host_share_ * fastest_us_ > crossing_us;
+    tell(Kind::good, "split",
+         fmt::format("the host multiplies {:.0f} GMAC/s on {} threads: {:.0f} % of a product's columns take it as long "
+                     "as the DSP the others{}",
+                     product_->macs() / *us / 1e3, threads, 100 * host_share_,
+                     emulated ? ", and it has none beside an emulated DSP"
+                     : saves  ? "; with this profile it has them, where the matrix unit is not used"
+                              : "; rows that cross would cost more than that saves, so it has none"));
+    if (emulated || !saves) host_share_ = 0;
+  }
+
   void maps() {
     const auto idle = hexagon::measure_maps(library_, *session_, options_.large_map, nullptr);
     if (!worked("mapping", idle)) return;
@@ -254,7 +282,8 @@ class Examination {
       return said(Kind::less,
                   fmt::format("not asked, since no mark can be kept that its test began: {}", marked.error().message));
     hexagon::UnitTrialSize size{.timed = options_.repeats, .deadline_s = options_.deadline_s};
-    if (session_->info().emulated != 0) size.inputs = size.outputs = 96, size.rows = 33;
+    if (session_->info().emulated != 0)
+      size.inputs = size.outputs = 96, size.rows = 33, size.attention_rows = 3, size.keys = 40;
     const auto trial = hexagon::try_unit(library_, session_, size);
     if (!trial && !session_->alive())
       return said(Kind::bad, fmt::format("{}; {}", trial.error().message, records.refusal()));
@@ -313,7 +342,8 @@ class Examination {
     p.map_default = "busy";  // SOMR maps while the DSP computes
     p.head_on_npu = true;
     p.rival.clear();
-    p.dsp = {static_cast<int>(info.arch), static_cast<int>(info.threads), session_->module(), unit_said_};
+    p.dsp = {static_cast<int>(info.arch), static_cast<int>(info.threads), session_->module(), unit_said_,
+             std::round(1e3 * host_share_) / 1e3};
     // Numbers that were not measured and matter most, a factor of two either way where nobody has said more.
     p.uncertain.clear();
     for (const auto& [path, number] :
@@ -336,6 +366,7 @@ class Examination {
   int sessions_ = 1;
   std::string unit_said_;
   double unit_macs_per_us_ = 0;  // 0: it is not used
+  double host_share_ = 0;        // of products
 };
 
 }  // namespace

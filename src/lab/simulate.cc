@@ -61,6 +61,10 @@ Json simulation_json(const Simulation& s) {
   json["beside"] = Json::array();
   for (const SimulatedLine& line : s.beside) json["beside"].push_back(line_json(line));
   json["step_128_rows"] = {{"cpu_seconds", s.step128_cpu_s}, {"npu_seconds", s.step128_npu_s}};
+  if (s.divided) {
+    json["step_128_rows"]["divided_seconds"] = s.divided->step128_s;
+    json["divided"] = {{"host_share", s.divided->host_share}, {"weight_bytes", s.divided->weight_bytes}};
+  }
   json["weight_bytes"] = s.weight_bytes;
   json["reserve_bytes"] = s.reserve_bytes;
   json["window_bytes"] = s.window_bytes < 0 ? Json(nullptr) : Json(s.window_bytes);
@@ -132,8 +136,8 @@ std::string simulation_text(const Simulation& s, const SimulateOptions& o, const
   for (const SimulatedLine& l : s.ladder) out += row(l);
   if (!s.beside.empty()) {
     out += '\n' + paragraph(
-                      "beside the last line: the CPU with its decoding, one token after the other on each, and "
-                      "the last line without one of its parts");
+                      "beside the last line: the CPU with its decoding, one token after the other on each, "
+                      "the last line without one of its parts, or with products divided between both");
     for (const SimulatedLine& l : s.beside) out += row(l);
   }
   if (const SimulatedLine& last = s.ladder.back(); last.sparse_passes > 0)
@@ -146,6 +150,13 @@ std::string simulation_text(const Simulation& s, const SimulateOptions& o, const
                                         replayed, s.gen));
   out += fmt::format("\none pass of 128 rows: {:.2f} s on the CPU, {:.2f} s on the accelerator\n", s.step128_cpu_s,
                      s.step128_npu_s);
+  if (const auto& d = s.divided; d && d->host_share > 0)
+    out += paragraph(
+        fmt::format("with the CPU's share, {:.0f} % of the products' columns, it takes {:.2f} s, and the accelerator "
+                    "reads {} GiB of weights",
+                    100 * d->host_share, d->step128_s, gib(d->weight_bytes)));
+  else if (d)
+    out += paragraph("a share of the products for the CPU would cost more than it saves, so it has none");
   out += window_text(s);
   if (s.rival_seconds > 0)
     out += paragraph(fmt::format("for comparison: {:.1f} s for {} tokens by {}", s.rival_seconds, s.gen, s.rival));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <numeric>
 
 #include "base/check.h"
 
@@ -54,19 +55,14 @@ double ExpertCache::decayed(const Entry& e) const {
 
 void ExpertCache::observe(int32_t layer, const LayerRouting& routing) {
   LLADA_CHECK(routing.rows.size() == static_cast<size_t>(experts_) && routing.score.size() == routing.rows.size());
-  float least = -1;  // scores below do not count
-  if (options_.top_p > 0 && options_.top_p < experts_) {
-    std::vector<float> sorted = routing.score;
-    std::ranges::nth_element(sorted, sorted.begin() + options_.top_p - 1, std::greater<>());
-    least = sorted[static_cast<size_t>(options_.top_p - 1)];
-  }
   const double alpha =
       std::ranges::max(routing.rows) > 1 ? options_.alpha : std::min(options_.alpha, options_.alpha_row);
+  const double sum = std::accumulate(routing.score.begin(), routing.score.end(), 0.0);
   for (int32_t i = 0; i < experts_; ++i) {
     Entry& e = entry({layer, i});
     const auto at = static_cast<size_t>(i);
-    const double s = routing.score[at] >= least ? routing.score[at] : 0;
-    e.score = alpha * s + (1 - alpha) * e.score;
+    const double share = sum > 0 ? std::max(0.0, routing.score[at] / sum) : 0;
+    e.score = alpha * std::sqrt(share) + (1 - alpha) * e.score;
     if (routing.rows[at] == 0) continue;
     e.uses = options_.rule == CacheRule::class_lru ? decayed(e) + 1 : e.uses + routing.rows[at];
     e.decayed_at = pass_;

@@ -1,8 +1,9 @@
 // Which experts stay on the accelerator: slots, scores, and the rule by which a resident expert makes room. Pure:
 // routing in, victims out. moe_run.h decides which experts are moved, and when. Rules:
-//   MRS       HybriMoE's (arXiv 2504.05897). An expert's score follows the router's scores of each step, of which only
-//             the highest count: S <- alpha TopP(s) + (1 - alpha) S. A step of a diffusion model routes many rows at
-//             once; its s is the sum over the rows.
+//   MRS       After HybriMoE (arXiv 2504.05897). An expert's score follows the router's scores of each step:
+//             S <- alpha s + (1 - alpha) S. A step of a diffusion model routes many rows at once; its s is the sum over
+//             the rows. The publication counts the highest scores alone. Here s is the root of an expert's share of all,
+//             so that a single high score says less, and low ones say something.
 //   ClassLRU  llama.cpp's, as its description has it: use counts with a half-life, in eight classes by their logarithm.
 //             The head of the class with the greatest age / 2^class goes.
 //
@@ -34,7 +35,6 @@ struct CacheOptions {
   bool shared = false;
   double alpha = 0.5;       // weight of the present step in MRS
   double alpha_row = 0.15;  // the same where no expert has more than one row, which says little of the next step
-  int32_t top_p = 0;        // scores that count in MRS; 0: all
   double half_life = 128;   // steps, ClassLRU
 };
 

@@ -373,6 +373,7 @@ double estimate_makespan(const ExpertCosts& c, std::span<const ExpertLoad> sorte
     if (last_device != nullptr && c.one_start(last_device->expert, load.expert)) device_t -= c.device_joined_s();
     last_device = &load;
   }
+  if (link_s != nullptr) *link_s = link_t - start.link_s;
   return std::max(on_host ? host_t : 0, device_t);
 }
 

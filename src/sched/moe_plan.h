@@ -65,7 +65,7 @@ MoePlan plan_layer(const ExpertCosts& costs, std::span<const ExpertLoad> loads, 
                    const PlanStart& start = {});
 
 // About the makespan of plan_layer(), for asking "what if" often: no timeline is made, and the memory counts as
-// always shared. `sorted`: heaviest first. link_s, where wanted: the link's time in it, of the hybrid rule.
+// always shared. `sorted`: heaviest first. link_s, where wanted: the link's time in it.
 double estimate_makespan(const ExpertCosts& costs, std::span<const ExpertLoad> sorted, MoeRule rule,
                          const PlanStart& start = {}, double* link_s = nullptr);
 

@@ -12,11 +12,7 @@ namespace {
 // moves must not be out of date when they begin.
 constexpr size_t kQueue = 2;
 
-// When guesses are left alone: after so many moves on a guess of which less than a quarter were wanted, or so many
-// layers of which less than a sixteenth got anything from them. Also where asking took longer than the moves that came
-// true, as it does where moves are quick.
-constexpr int64_t kJudgedMoves = 32, kJudgedLayers = 64, kRemembered = 512;
-constexpr int64_t kTryAgain = 16;  // steps
+constexpr int64_t kTryAgain = 16;  // steps, to guesses that did not pay
 
 constexpr int32_t kMostSlices = 8;
 constexpr double kStartShare = 0.05;  // of a slice's move
@@ -36,7 +32,6 @@ std::vector<int32_t> heaviest_first(const LayerRouting& routing) {
 MoeOptions MoeOptions::sliced(int32_t count) const {
   MoeOptions o = *this;
   o.cache.slots *= count;
-  o.cache.top_p *= count;
   o.prefetching.most *= count;
   o.buffer *= count;
   return o;
@@ -59,7 +54,7 @@ MoeRuntime::MoeRuntime(int32_t layers, int32_t experts, const ExpertCosts& costs
       options_(std::move(options)),
       cache_(layers, experts, options_.cache, options_.buffer),
       placed_(static_cast<size_t>(layers), false),
-      toll_(costs, options_.buffer) {}
+      trials_(costs, options_.plan, options_.buffer) {}
 
 std::vector<ExpertId> MoeRuntime::place(std::span<const LayerRouting> history) {
   LLADA_CHECK(history.size() == static_cast<size_t>(layers_));
@@ -80,13 +75,7 @@ void MoeRuntime::begin_step() {
   cache_.begin_pass();
 }
 
-bool MoeRuntime::wants_guesses() const {
-  if (!options_.prefetch) return false;
-  const bool wrong = guessed_ >= kJudgedMoves && 4 * right_ < guessed_;
-  const bool idle = asked_ >= kJudgedLayers && 16 * right_ < asked_;
-  const bool dear = asked_ >= kJudgedLayers && static_cast<double>(right_) * costs_.move_s() < asking_s_;
-  return (!wrong && !idle && !dear) || step_ % kTryAgain == 0;
-}
+bool MoeRuntime::wants_guesses() const { return options_.prefetch && (trials_.guesses() || step_ % kTryAgain == 0); }
 
 // Background moves that this layer needs but that have not begun are given up: the plan decides about those
 // anew. So are guesses about this layer that were wrong.
@@ -187,7 +176,7 @@ ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::s
     refresh(routing, out);
 
   PlanStart& start = start_ = {.host_s = 0, .device_s = clock.device_busy_s, .link_s = clock.link.free_s};
-  if (options_.prefetch && !ahead.empty()) start.toll = toll_.toll();
+  if (options_.prefetch && !ahead.empty()) start.toll = trials_.toll();
   if (out.moves_first) {
     start.link_s += static_cast<double>(out.moves.size()) * costs_.move_s();
     start.host_s = start.link_s;
@@ -218,8 +207,7 @@ ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::s
     out.moves.push_back(move);
   }
   keep_or_release(routing, out);
-  if (options_.prefetch && !ahead.empty()) {
-    if (++asked_ >= kRemembered) asked_ /= 2, guessed_ /= 2, right_ /= 2, asking_s_ /= 2;
+  if (options_.prefetch && (!ahead.empty() || asked_)) {
     prefetch(layer, ahead, clock, link_end, plan.makespan_s, out);
   }
   if (options_.cached && options_.plan != MoeRule::all_cpu)
@@ -231,7 +219,7 @@ ExpertsPlan MoeRuntime::layer(int32_t layer, const LayerRouting& routing, std::s
 void MoeRuntime::keep_or_release(const LayerRouting& routing, ExpertsPlan& out) {
   for (const ExpertId id : guesses(out.layer)) {
     LLADA_CHECK(routing.rows[static_cast<size_t>(id.expert)] > 0);
-    ++stats_.guessed_right, ++right_;
+    ++stats_.guessed_right;
     const auto place = admission(id);
     cache_.erase(id);
     if (place) {
@@ -259,11 +247,10 @@ void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, co
     guesses.push_back(std::move(guess));
     begins += layer_s + clock.between_s;
   }
-  if (options_.plan == MoeRule::hybrid) {
-    std::vector<LayerAhead> trials = guesses;
-    for (LayerAhead& a : trials) a.loads = in_slots(std::move(a.loads), a.layer);
-    toll_.observe(layer, in_slots(loads_, layer), trials, clock.device_busy_s, clock.between_s);
-  }
+  asked_ = !guesses.empty();
+  std::vector<LayerAhead> trials = guesses;
+  for (LayerAhead& a : trials) a.loads = in_slots(std::move(a.loads), a.layer);
+  trials_.observe(layer, in_slots(loads_, layer), trials, clock.device_busy_s, clock.between_s, asked_ ? asking_s_ : 0);
   const size_t room = static_cast<size_t>(options_.buffer) - cache_.books().buffered().size();
   const size_t queue = most_queued_ - std::min(queued_, most_queued_);
   PrefetchOptions choosing = options_.prefetching;
@@ -275,7 +262,7 @@ void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, co
     cache_.insert_guess(choice.id);
     out.moves.push_back({.id = choice.id, .to = MoveTo::buffer, .background = true});
     ++queued_;
-    ++stats_.guessed, ++guessed_;
+    ++stats_.guessed;
   }
 }
 

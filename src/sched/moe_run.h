@@ -17,7 +17,7 @@
 #include "sched/moe_cache.h"
 #include "sched/moe_plan.h"
 #include "sched/moe_prefetch.h"
-#include "sched/moe_toll.h"
+#include "sched/moe_trials.h"
 
 namespace llada {
 
@@ -67,8 +67,7 @@ class MoeRuntime {
 
   void begin_step();
 
-  // Whether guesses are worth their time. They are not where few of the last came true, or where those that did saved
-  // less than add_seconds() says; then they are still tried now and again.
+  // Whether guesses are worth the time that add_seconds() says. Where they are not, they are still tried now and again.
   bool wants_guesses() const;
 
   // A layer whose routing has become known. `ahead`: guesses for the layers after it, nearest first; may be
@@ -81,7 +80,7 @@ class MoeRuntime {
   // Adds the caller's seconds of asking for guesses (0: it did not ask) and of planning the last layer.
   void add_seconds(double guessing, double planning) {
     stats_.guess_s += guessing, stats_.plan_s += planning;
-    asking_s_ += guessing;
+    if (guessing > 0) asking_s_ = guessing;
   }
   // The loads and the start that the last layer was planned from.
   const std::vector<ExpertLoad>& loads() const { return loads_; }
@@ -111,10 +110,10 @@ class MoeRuntime {
   std::vector<bool> placed_;      // per layer
   std::set<ExpertId> in_flight_;  // residents that are not there yet
   size_t queued_ = 0;             // background moves that have not begun
-  LinkToll toll_;
+  MoeTrials trials_;
   int64_t step_ = -1;
-  int64_t asked_ = 0, guessed_ = 0, right_ = 0;  // lately: layers with guesses, moves on a guess, those that came true
-  double asking_s_ = 0;                          // lately: wall clock of asking
+  bool asked_ = false;   // about the layer to come
+  double asking_s_ = 0;  // the last time
   std::vector<ExpertLoad> loads_;
   PlanStart start_;
   MoeStats stats_;

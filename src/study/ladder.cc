@@ -41,6 +41,7 @@ constexpr LineSpec kBeside[] = {
     {"- SOMR", false, true, "drop-all", false, 1, Fills::drafts_and_checks, 1},
     {"- MBSD", false, true, "plan", true, 1, Fills::checks, kWithoutMbsd},
     {"- revision", false, true, "plan", true, kMbsdTokensPerPass, Fills::drafts},
+    {"+ CPU's share", false, true, "plan", true, 1, Fills::drafts_and_checks, 1, false, true},
 };
 constexpr LineSpec kBlockLines[] = {
     {"CPU", true, false, "plan", false, 1},
@@ -55,6 +56,7 @@ constexpr LineSpec kBesideBlocks[] = {
     {"NPU, one each", false, true, "plan", true, 1, Fills::nothing, 0, true},
     {"- prefix K/V", false, false, "plan", true, 1, Fills::nothing, 1},
     {"- SOMR", false, true, "drop-all", false, 1, Fills::nothing, 1},
+    {"+ CPU's share", false, true, "plan", true, 1, Fills::nothing, 1, false, true},
 };
 constexpr double kCanvasTokensPerPass = 256.0 / 48;  // DiffusionGemma, as it is published
 // Keys and values of the text before a canvas are always kept.

@@ -23,6 +23,7 @@ struct LineSpec {
   Fills fills = Fills::nothing;
   double of_last = 0;  // > 0: its tokens per pass are this share of the last line's
   bool autoregressive = false;
+  bool divided = false;  // products between both units; the last of its list
 };
 // The tokens per pass that samplers reach on such a model.
 struct TokensRange {

@@ -14,6 +14,7 @@ namespace {
 
 const int64_t kGroup = slice_group(true);
 constexpr uint64_t kSeed = 1;                           // of the synthetic routers
+constexpr double kGuesses = 1.1e-6;                     // seconds to weigh them, per expert that the layer wants
 constexpr int32_t kRefreshes[] = {1, 2, 4, 8, 16, 31};  // of TIDE's sweep
 
 struct Setting {
@@ -22,15 +23,17 @@ struct Setting {
   ExpertCosts costs;
 };
 
+double wanted_experts(const LayerRouting& routing) {
+  return static_cast<double>(std::ranges::count_if(routing.rows, [](int32_t rows) { return rows > 0; }));
+}
+
 // Planning a layer takes this of the host, and nothing of the layer begins before it. Seconds per expert that the layer
-// wants, measured on a Zen 5 core: where plans are compared (per slice) or follow from the residents, and for guesses.
-LaneTask planning(const LayerRouting& routing, const MoeOptions& options, int32_t slices) {
-  constexpr double kCompared = 0.6e-6, kFollows = 0.12e-6, kGuesses = 1.1e-6;
-  const auto wanted = static_cast<double>(std::ranges::count_if(routing.rows, [](int32_t rows) { return rows > 0; }));
+// wants, measured on a Zen 5 core: where plans are compared (per slice) or follow from the residents.
+LaneTask planning(const LayerRouting& routing, const MoeOptions& options, double guess_s) {
+  constexpr double kCompared = 0.6e-6, kFollows = 0.12e-6;
   LaneTask task;
   task.lane = Lane::cpu;
-  task.fixed_s = wanted * (options.plan == MoeRule::hybrid ? kCompared : kFollows);
-  if (options.prefetch) task.fixed_s += wanted / slices * kGuesses;
+  task.fixed_s = wanted_experts(routing) * (options.plan == MoeRule::hybrid ? kCompared : kFollows) + guess_s;
   task.label = "planning";
   return task;
 }
@@ -127,7 +130,11 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeO
       lanes.finish(lanes.add(labelled(before, "attention and router")));
       const auto at = static_cast<size_t>(l);
       const LayerRouting& routing = step.layers[at];
-      lanes.finish(lanes.add(planning(routing, options, s.costs.slices)));
+      std::span<const LayerRouting> ahead;
+      if (at < step.ahead.size() && runtime.wants_guesses()) ahead = step.ahead[at];
+      const double guess_s = ahead.empty() ? 0 : kGuesses * wanted_experts(routing) / s.costs.slices;
+      lanes.finish(lanes.add(planning(routing, options, guess_s)));
+      runtime.add_seconds(guess_s, 0);
       LayerClock clock{.link = experts.link(), .device_busy_s = 0, .between_s = alone_s(before)};
       TaskId after = kNoTask;
       if (g.shared_width > 0) {
@@ -136,8 +143,6 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeO
       }
       const double begin = lanes.now();
       const auto wall = std::chrono::steady_clock::now();
-      std::span<const LayerRouting> ahead;
-      if (at < step.ahead.size()) ahead = step.ahead[at];
       const ExpertsPlan plan = runtime.layer(l, routing, ahead, clock);
       plan_s += std::chrono::duration<double>(std::chrono::steady_clock::now() - wall).count();
       LLADA_TRY(const TaskId done, experts.run(plan, after));
@@ -184,16 +189,15 @@ Result<Executed> execute(const Setting& s, const RoutingTrace& trace, const MoeO
   return out;
 }
 
-MoeOptions base(const MoeGeometry& g, MoeRule rule) {
+MoeOptions base(MoeRule rule) {
   MoeOptions o;
   o.plan = rule;
   o.cached = o.prefetch = false;
-  o.cache.top_p = g.diffusion ? 0 : std::min(g.experts, 2 * g.used);
   return o;
 }
 
-MoeOptions hybrid(const MoeGeometry& g) {
-  MoeOptions o = base(g, MoeRule::hybrid);
+MoeOptions hybrid() {
+  MoeOptions o = base(MoeRule::hybrid);
   o.cached = o.prefetch = true;
   return o;
 }
@@ -303,21 +307,21 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
     out.lines.push_back(std::move(line));
     return {};
   };
-  const MoeOptions fixed = base(g, MoeRule::static_split);
+  const MoeOptions fixed = base(MoeRule::static_split);
   LLADA_TRY_STATUS(add("static", fixed));
   out.bound_s = best_possible_s(s, trace, out.slots, between_s);
   if (out.phase == "decode") out.known_bound_s = known_s(s, trace, out.slots, between_s, slices > 1);
   MoeOptions layers = fixed;
   layers.cache.shared = true;
   LLADA_TRY_STATUS(add("layer split", layers));
-  LLADA_TRY_STATUS(add("all-cpu", base(g, MoeRule::all_cpu)));
-  MoeOptions demand = base(g, MoeRule::on_demand);
+  LLADA_TRY_STATUS(add("all-cpu", base(MoeRule::all_cpu)));
+  MoeOptions demand = base(MoeRule::on_demand);
   demand.cached = true;
   demand.cache.rule = CacheRule::lru;
   LLADA_TRY_STATUS(add("on-demand, LRU", demand));
   demand.prefetch = true;
   LLADA_TRY_STATUS(add("+ guesses", demand));
-  LLADA_TRY_STATUS(add("+ scheduling", base(g, MoeRule::hybrid)));
+  LLADA_TRY_STATUS(add("+ scheduling", base(MoeRule::hybrid)));
   MoeOptions only = fixed;
   only.cached = true;
   LLADA_TRY_STATUS(add("+ cache", only));
@@ -335,10 +339,10 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
     out.lines.push_back(std::move(best));
   }
   if (slices == 1) {
-    LLADA_TRY_STATUS(add("hybrid", hybrid(g)));
+    LLADA_TRY_STATUS(add("hybrid", hybrid()));
   } else {
-    LLADA_TRY_STATUS(add("hybrid, whole", hybrid(g)));
-    MoeOptions options = hybrid(g);
+    LLADA_TRY_STATUS(add("hybrid, whole", hybrid()));
+    MoeOptions options = hybrid();
     options.cache.slots = out.slots;
     LLADA_TRY(auto executed,
               execute({s.profile, g, s.costs.sliced(slices)}, sliced(trace, slices), options.sliced(slices)));
@@ -348,8 +352,7 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
   for (const CacheRule rule : kCacheRules) {
     MoeLine line;
     line.name = fmt::format("cache {}", name(rule));
-    CacheOptions cache{.rule = rule, .top_p = base(g, MoeRule::hybrid).cache.top_p};
-    line.hit_rate = cache_hits(trace, cache, out.slots);
+    line.hit_rate = cache_hits(trace, {.rule = rule}, out.slots);
     out.lines.push_back(std::move(line));
   }
   return out;
@@ -450,7 +453,7 @@ Result<std::vector<SimulatedSpan>> simulate_moe_spans(MoeSimulateOptions o) {
   LLADA_TRY(const auto list, traces(o, s.geometry));
   if (o.shares.empty()) return invalid("experts on the device: no share was given");
   const auto& [phase, trace] = list.back();
-  MoeOptions options = hybrid(s.geometry);
+  MoeOptions options = hybrid();
   options.cache.slots = slots_of(o.shares.front(), trace.experts);
   const int32_t slices = o.slices > 0 ? o.slices : worthwhile_slices(s.costs, s.geometry.expert_width, kGroup);
   LLADA_TRY(auto executed, execute({s.profile, s.geometry, s.costs.sliced(slices)}, sliced(trace, slices),

@@ -26,7 +26,7 @@ struct Setup {
   std::vector<WeightSize> sizes;
   MemoryOptions memory;
   SimOptions device;
-  int64_t reserve_bytes = 0;
+  int64_t reserve_bytes = 0, prompt = 0;
   Ladder ladder;
 
   Setup(Profile p, PresetSpec s, ModelGraph g) : profile(std::move(p)), spec(std::move(s)), graph(std::move(g)) {}
@@ -55,6 +55,7 @@ Result<Setup> set_up(const SimulateOptions& o) {
   if (o.gen < 1 || o.gen > kMost) return invalid("gen: found {} tokens, needed 1 to {}", o.gen, kMost);
   Setup s(std::move(profile), std::move(spec), std::move(graph));
   s.ladder = ladder_of(s.spec.preset.config, o.gen);
+  s.prompt = o.prompt;
   constexpr double kMostPasses = 1 << 16;
   const double least = static_cast<double>(s.ladder.gen) / kMostPasses;
   if (o.tokens_per_pass && !(*o.tokens_per_pass >= least && *o.tokens_per_pass <= static_cast<double>(s.ladder.block)))
@@ -81,14 +82,29 @@ Result<Setup> set_up(const SimulateOptions& o) {
   return s;
 }
 
+// Of each weight's columns the CPU's, for passes of a block and full ones.
+std::vector<double> shares_of(const Setup& s) {
+  const auto device = make_sim_device(s.profile, s.device, s.graph.weights, s.sizes, nullptr);
+  if (!device) return {};  // the line itself says why
+  std::vector<Program> programs;
+  for (const int64_t n : {s.ladder.block, s.prompt + s.ladder.gen}) {
+    const auto rows = static_cast<int32_t>(n);
+    programs.push_back(s.graph.forward(plain_shape(rows, rows)));
+  }
+  return host_shares(s.profile, programs, s.graph.weights, s.sizes,
+                     [&](const Op& op) { return (*device)->place(op) == Unit::accelerator; });
+}
+
 // A dry device with the executor in front of it.
 class Bench {
  public:
-  static Result<std::unique_ptr<Bench>> create(const Setup& setup, bool host_only, const MemoryOptions& memory,
+  enum class Units : uint8_t { both, host, divided };
+  static Result<std::unique_ptr<Bench>> create(const Setup& setup, Units units, const MemoryOptions& memory,
                                                bool record_spans = false) {
     std::unique_ptr<Bench> bench(new Bench);
     SimOptions options = setup.device;
-    options.host_only = host_only;
+    options.host_only = units == Units::host;
+    if (units == Units::divided) options.host_shares = shares_of(setup);
     options.record_spans = record_spans;
     LLADA_TRY(bench->device_, make_sim_device(setup.profile, options, setup.graph.weights, setup.sizes, nullptr));
     bench->executor_ = std::make_unique<Executor>(*bench->device_, build_with(setup.graph),
@@ -154,7 +170,8 @@ Result<SimulatedLine> run_line(const Setup& setup, const LineSpec& spec, const s
   if (!spec.planned) {
     LLADA_TRY(memory, memory_from_name(spec.memory));
   }
-  LLADA_TRY(const auto bench, Bench::create(setup, spec.host_only, memory));
+  const auto units = spec.host_only ? Bench::Units::host : spec.divided ? Bench::Units::divided : Bench::Units::both;
+  LLADA_TRY(const auto bench, Bench::create(setup, units, memory));
   for (const SimulatedPass& p : passes) LLADA_TRY_STATUS(bench->pass(p));
   const EmulatedStats s = bench->device().emulated();
   SimulatedLine line;
@@ -196,13 +213,31 @@ Result<SimulatedLine> run_line(const Setup& setup, const SimulateOptions& o, con
 }
 
 // One pass in steady state, `wanted` of its rows with logits.
-Result<double> step_seconds(const Setup& setup, bool host_only, int32_t rows, int32_t wanted) {
-  LLADA_TRY(const auto bench, Bench::create(setup, host_only, setup.memory));
+Result<double> step_seconds(const Setup& setup, Bench::Units units, int32_t rows, int32_t wanted) {
+  LLADA_TRY(const auto bench, Bench::create(setup, units, setup.memory));
   const SimulatedPass pass{rows, wanted, rows};
   for (int warm = 0; warm < 2; ++warm) LLADA_TRY_STATUS(bench->pass(pass));
   const double before = bench->device().emulated().seconds;
   LLADA_TRY_STATUS(bench->pass(pass));
   return bench->device().emulated().seconds - before;
+}
+
+// As Simulation has it; weight_bytes: that the NPU reads in an undivided pass.
+Result<Simulation::Divided> divide(const Setup& setup, double weight_bytes) {
+  Simulation::Divided out{.weight_bytes = weight_bytes};
+  LLADA_TRY(out.step128_s, step_seconds(setup, Bench::Units::divided, 128, 128));
+  double all = 0, hosts = 0;
+  const std::vector<double> shares = shares_of(setup);
+  for (const Op& op : setup.graph.forward(plain_shape(1, 1)).ops)
+    for (const WeightId id : op.weight) {
+      if (op.kind != OpKind::matmul || id == kNoWeight) continue;
+      const auto w = static_cast<size_t>(id);
+      const auto bytes = static_cast<double>(setup.sizes[w].bytes);
+      all += bytes, hosts += shares[w] * bytes;
+    }
+  out.host_share = hosts / std::max(all, 1.0);
+  out.weight_bytes -= hosts;
+  return out;
 }
 
 }  // namespace
@@ -217,19 +252,23 @@ Result<Simulation> simulate_ladder(const SimulateOptions& o) {
   std::vector<std::pair<const LineSpec*, SimulatedLine*>> lines;
   for (const bool beside : {false, true})
     for (const LineSpec& spec : beside ? setup.ladder.beside : setup.ladder.lines) {
+      if (spec.divided && !setup.profile.divide) continue;
       LLADA_TRY(auto line, run_line(setup, o, spec));
       (beside ? out.beside : out.ladder).push_back(std::move(line));
     }
   for (size_t i = 0; i < out.ladder.size(); ++i) lines.emplace_back(&setup.ladder.lines[i], &out.ladder[i]);
   for (size_t i = 0; i < out.beside.size(); ++i) lines.emplace_back(&setup.ladder.beside[i], &out.beside[i]);
-  LLADA_TRY(out.step128_cpu_s, step_seconds(setup, true, 128, 128));
-  LLADA_TRY(out.step128_npu_s, step_seconds(setup, false, 128, 128));
+  LLADA_TRY(out.step128_cpu_s, step_seconds(setup, Bench::Units::host, 128, 128));
+  LLADA_TRY(out.step128_npu_s, step_seconds(setup, Bench::Units::both, 128, 128));
   {
-    LLADA_TRY(const auto bench, Bench::create(setup, false, setup.memory));
+    LLADA_TRY(const auto bench, Bench::create(setup, Bench::Units::both, setup.memory));
     out.window_bytes = static_cast<double>(bench->device().window().weight_bytes);
     const Program program = setup.graph.forward(plain_shape(1, 1));
     for (const WeightUse& use : weight_uses(program, bench->device()))
       out.weight_bytes += static_cast<double>(use.bytes);
+  }
+  if (setup.profile.divide && !out.beside.empty()) {
+    LLADA_TRY(out.divided, divide(setup, out.weight_bytes));
   }
   out.reserve_bytes = static_cast<double>(setup.reserve_bytes);
   out.rival = setup.profile.rival;
@@ -328,7 +367,7 @@ Result<std::vector<double>> simulate_latency(const SimulateOptions& o, std::span
   for (const int32_t r : rows) {
     constexpr int32_t kMost = 1 << 16;
     if (r < 1 || r > kMost) return invalid("latency: found {} rows, needed 1 to {}", r, kMost);
-    LLADA_TRY(const double s, step_seconds(setup, false, r, std::min(r, most_logits.value_or(r))));
+    LLADA_TRY(const double s, step_seconds(setup, Bench::Units::both, r, std::min(r, most_logits.value_or(r))));
     seconds.push_back(s);
   }
   return seconds;
@@ -377,7 +416,7 @@ Result<std::vector<SweepRow>> sweep_window(const SimulateOptions& o, double from
 
 Result<std::vector<SimulatedSpan>> simulate_spans(const SimulateOptions& o) {
   LLADA_TRY(const Setup setup, set_up(o));
-  LLADA_TRY(const auto bench, Bench::create(setup, false, setup.memory, true));
+  LLADA_TRY(const auto bench, Bench::create(setup, Bench::Units::both, setup.memory, true));
   const auto block = static_cast<int32_t>(setup.ladder.block);
   const bool all = setup.profile.logits_all_rows || setup.ladder.canvas > 0;
   const SimulatedPass pass{block, all ? block : std::max(1, block / 2),

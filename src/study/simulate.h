@@ -75,14 +75,21 @@ struct Simulation {
   int64_t gen = 0;  // tokens of every line but a recording
   std::vector<SimulatedLine> ladder;
   // Lines to compare the last one with: the CPU with the same decoding, and one token after the other on CPU and NPU.
-  // Then come the lines of the whole system without one of its parts. Empty for a model whose answers are canvases of
+  // Then come the lines of the whole system without one of its parts, and of it with products divided between both
+  // units where the profile says what that takes (study/sim/divided.h). Empty for a model whose answers are canvases of
   // random tokens.
   std::vector<SimulatedLine> beside;
   size_t somr = 0;                              // the first line with a planned memory; the one before it has none
   double step128_cpu_s = 0, step128_npu_s = 0;  // one pass of 128 rows, logits as in the ladder
-  double weight_bytes = 0;                      // that the NPU reads in a pass
-  double window_bytes = -1;                     // for weights, -1: unlimited
-  double reserve_bytes = 0;                     // beside the weights in a full pass (devices/hexagon/reserve.h)
+  // With divided products: the same pass, the CPU's part of all their multiply-adds (0: it would save nothing), and the
+  // bytes of weights that the NPU reads in a pass. Absent where the profile does not say.
+  struct Divided {
+    double step128_s = 0, host_share = 0, weight_bytes = 0;
+  };
+  std::optional<Divided> divided;
+  double weight_bytes = 0;   // that the NPU reads in a pass
+  double window_bytes = -1;  // for weights, -1: unlimited
+  double reserve_bytes = 0;  // beside the weights in a full pass (devices/hexagon/reserve.h)
   std::string rival;
   double rival_seconds = 0;  // 0: none known
   std::vector<SensitivityRow> sensitivity;

@@ -244,5 +244,20 @@ TEST(TransferText, SaysRateAndTimeLeft) {
   EXPECT_EQ(cli::TransferText().update(7, -1, begin), "7 B");
 }
 
+TEST(ShippedModel, LiesBesideTheProgramsFolder) {
+  const TempFolder temp;
+  const fs::path root = temp.path(), file = root / "share/llada/tiny-llada.gguf";
+  EXPECT_TRUE(cli::is_short_name("tiny-llada"));
+  const auto missing = cli::shipped_model(root / "bin");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().kind, ErrorKind::invalid_input);
+  EXPECT_TRUE(missing.error().message.contains("found no " + file.string())) << missing.error().message;
+  fs::create_directories(file.parent_path());
+  std::ofstream(file) << "a model";
+  const auto found = cli::shipped_model(root / "bin");
+  ASSERT_TRUE(found);
+  EXPECT_EQ(*found, file);
+}
+
 }  // namespace
 }  // namespace llada::test

@@ -2,115 +2,16 @@
 
 import http.server
 import json
-import os
-import re
 import subprocess
 import threading
-import time
 import unittest
-import urllib.error
 import urllib.request
 
 from selenium import webdriver
-from selenium.webdriver.chrome.service import Service
-from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 import support
-
-PROMPT = "Fred has 20 puzzles. Ken has 6 more than Fred. How many puzzles do Fred and Ken have together?"
-SAMPLE = "Sort the numbers from smallest to largest: 38 41 6 51 3"
-PICTURES = os.environ.get("LLADA_PICTURES")  # a folder for screenshots to look at
-
-
-class PageTest(unittest.TestCase):
-    @classmethod
-    def setUpClass(cls):
-        options = webdriver.ChromeOptions()
-        options.binary_location = "/usr/bin/chromium"
-        for flag in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
-            options.add_argument(flag)
-        options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-        cls.browser = webdriver.Chrome(service=Service("/usr/bin/chromedriver"), options=options)
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.browser.quit()
-
-    def setUp(self):
-        self.look(1180, 800, dark=False)
-        self.open(support.server().url + "/")
-        self.script("localStorage.clear(); sessionStorage.clear()")
-        self.open(support.server().url + "/")
-
-    def tearDown(self):
-        self.assertEqual(self.console(), [], "the console holds something")
-        self.assertFalse(self.find("#trouble").is_displayed(), self.find("#trouble").text)
-
-    def open(self, url):
-        self.browser.get(url)
-        self.wait(lambda: self.find("#options select"), "the list of options")
-
-    def look(self, width, height, dark):
-        self.browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", {
-            "width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600})
-        self.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {
-            "features": [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]})
-
-    def console(self):
-        """What Chromium would mark: not its advice on password fields."""
-        log = self.browser.get_log("browser")
-        return [entry["message"] for entry in log if entry["level"] in ("WARNING", "SEVERE")]
-
-    def picture(self, name):
-        if PICTURES:
-            self.browser.save_screenshot(os.path.join(PICTURES, name + ".png"))
-
-    def find(self, selector):
-        found = self.browser.find_elements(By.CSS_SELECTOR, selector)
-        return found[-1] if found else None
-
-    def all(self, selector):
-        return self.browser.find_elements(By.CSS_SELECTOR, selector)
-
-    def script(self, code, *values):
-        return self.browser.execute_script(code, *values)
-
-    def wait(self, condition, what, seconds=30):
-        deadline = time.monotonic() + seconds
-        while not condition():
-            self.assertLess(time.monotonic(), deadline, "waited in vain for " + what)
-            time.sleep(0.02)
-
-    def finished(self, answers=1):
-        self.wait(lambda: len(self.all(".answer[aria-busy=false]")) == answers, "the answer")
-
-    def set_option(self, key, value, place="#options"):
-        field = self.find(f"{place} .field[data-key={key}]")
-        self.script("""const input = arguments[0].querySelector("input, select");
-                       input.value = arguments[1];
-                       input.dispatchEvent(new Event("input", {bubbles: true}))""", field, value)
-
-    def set_preset(self, preset, place="#options"):
-        self.script("""arguments[0].value = arguments[1];
-                       arguments[0].dispatchEvent(new Event("input", {bubbles: true}))""",
-                    self.all(place + " select")[0], preset)
-
-    def ask(self, prompt=PROMPT, length=support.LENGTH):
-        self.set_preset(support.OPTIONS["preset"])
-        self.set_option("gen_length", str(length))
-        self.find("#prompt").send_keys(prompt + Keys.ENTER)
-
-    def ask_sample(self):
-        self.all(".sample")[0].click()
-
-    def text(self):
-        """Of the last answer's cells that are content, as one reads them."""
-        return self.script("""return [...[...document.querySelectorAll(".answer")].pop().querySelectorAll(".cell:not(.behind)")]
-                                .map(cell => cell.textContent).join("")""")
-
-    def overflow(self):
-        return self.script("return document.documentElement.scrollWidth - document.documentElement.clientWidth")
+from page_base import PROMPT, SAMPLE, PageTest
 
 
 class Chat(PageTest):
@@ -131,7 +32,11 @@ class Chat(PageTest):
         self.assertNotIn("rgba(0, 0, 0, 0)", colours)
 
     def test_what_the_form_fixed_is_marked(self):
-        self.set_option("template", "Age: <int 10..99> years")
+        self.find("#open-form").click()
+        self.find("#form-kind").send_keys("a text with gaps")
+        area = [one for one in self.all("#form-panel .code-area") if one.is_displayed()][0]
+        area.clear()
+        area.send_keys("Age: <int 10..99> years")
         self.ask(length=16)
         self.finished()
         self.picture("form")
@@ -145,8 +50,7 @@ class Chat(PageTest):
         self.finished(1)
         self.find("#prompt").send_keys("And from largest to smallest?" + Keys.ENTER)
         self.finished(2)
-        self.assertEqual(self.script("return page.chat.messages.map(message => message.role)"),
-                         ["user", "assistant", "user", "assistant"])
+        self.assertEqual(self.script("return page.chat.conversation.exchanges.map(one => one.replies.length)"), [1, 1])
         self.find("#new-chat").click()
         self.assertEqual(self.all(".message"), [])
 
@@ -237,42 +141,46 @@ class OtherTabs(PageTest):
         self.assertEqual(self.text(), json.loads(done.stdout)["text"])
         self.assertEqual(len(self.all(".answer .cell:not(.given)")), 3)
 
-    def test_settings_come_from_the_list_with_their_help(self):
+    def test_settings_come_from_the_list_in_a_persons_words(self):
         options = json.loads(support.get("/v1/llada/options"))["options"]
+        asked_elsewhere = {"choice", "regex", "json_schema", "json_object", "template"}  # "Answer as"
         self.find("#open-settings").click()
-        self.assertEqual(len(self.all("#options .field[data-key]")), len(options))
-        first = [field.get_attribute("data-key") for field in self.all("#options .field[data-key]")][:2]
-        self.assertEqual(first, ["gen_length", "temperature"], "what most people look for")
+        keys = [field.get_attribute("data-key") for field in self.all("#options .field[data-key]")]
+        self.assertEqual(sorted(keys), sorted({option["key"] for option in options} - asked_elsewhere))
+        self.assertEqual(keys[:2], ["gen_length", "temperature"], "what most people look for")
         titles = self.script("return [...document.querySelectorAll('#options .field, #options summary')]"
                              ".map((one) => one.firstChild.textContent)")
         self.assertEqual(sorted(set(titles)), sorted(titles), "each stands once")
         for details in self.all("#options details")[:2]:
             details.click()
         self.picture("settings")
-        helps = self.script("return document.getElementById('options').textContent")
+        words = self.script("return kWords")
+        self.assertEqual(sorted(words), sorted(option["key"] for option in options), "each has words of its own")
         for option in options:
-            if option["key"] not in first:
-                said = re.sub(r"--([a-z][a-z-]*)", lambda name: name[1].replace("-", " "), option["help"])
-                self.assertIn(said, helps)
-        self.assertNotIn("--", helps, "the command line's words")
+            name, said = words[option["key"]]
+            self.assertNotIn("_", name)
+            self.assertNotRegex(said, r"--|K/V|[Ll]ogit|[Gg]umbel|NATS|[Ff]orward", option["key"])
+            self.assertRegex(said, r"^\S.{20,}[.]$", option["key"])
         self.set_option("threshold", "0.5")
         self.assertEqual(self.find("#changed").text, "1")
+        self.assertEqual(self.script("return page.chatBody([]).llada"), {"threshold": 0.5})
 
     def test_keyboard_alone(self):
         active = "return document.activeElement.id"
         self.assertEqual(self.script(active), "prompt")
         self.script("document.getElementById('tab-chat').focus()")
         order = []
-        for _ in range(7):
+        for _ in range(14):
             webdriver.ActionChains(self.browser).send_keys(Keys.TAB).perform()
             order.append(self.script(active))
-        self.assertEqual(order, ["open-settings", "", "", "", "prompt", "send", "new-chat"], "samples have no name")
+        self.assertEqual(order, ["open-help", "open-settings", "new-chat", "search", "import", "", "", "", "prompt",
+                                 "attach", "open-form", "open-tools", "send", ""], "samples have no name")
         self.script("document.getElementById('tab-chat').focus()")
         webdriver.ActionChains(self.browser).send_keys(Keys.ARROW_RIGHT).perform()
         self.assertEqual(self.script(active), "tab-compare")
         self.assertTrue(self.find("#compare").is_displayed())
         self.assertFalse(self.find("#chat").is_displayed())
-        for key, tab in ((Keys.END, "tab-fill"), (Keys.HOME, "tab-chat")):
+        for key, tab in ((Keys.END, "tab-decide"), (Keys.HOME, "tab-chat")):
             webdriver.ActionChains(self.browser).send_keys(key).perform()
             self.assertEqual(self.script(active), tab)
 
@@ -308,7 +216,7 @@ class Trouble(PageTest):
         self.find("#settings .main").click()
         self.find("#prompt").send_keys("half a thou")
         self.open(support.server().url + "/")
-        self.assertEqual([m.text for m in self.all(".message.user p")], [SAMPLE])
+        self.assertEqual(self.questions(), [SAMPLE])
         self.assertEqual(self.find(".message .cells").text, answer)
         self.assertFalse(self.find("#welcome").is_displayed())
         self.assertEqual(self.find("#prompt").get_attribute("value"), "half a thou")
@@ -438,8 +346,9 @@ class Parts(PageTest):
     def test_a_character_in_two_tokens_shows_the_text_itself(self):
         found = self.script("""
           const place = document.createElement("div"), view = new AnswerView(place);
-          const frame = (step, edits, canvas) => view.add({choices: [{delta: {content: step ? "é!" : ""}}],
-                                                           llada: {step, masks_left: 1, forwards: step + 1, edits, canvas}});
+          const frame = (step, edits, canvas) => view.add({
+              choices: [{delta: {content: step ? "é!" : ""}}],
+              llada: {step, masks_left: 1, forwards: step + 1, edits, canvas}});
           const edit = (position, text) => ({position, text, state: "stable", confidence: 1});
           frame(0, [edit(9, "!")], {begin: 7, length: 4});
           frame(1, [edit(7, "\ufffd"), edit(8, "\ufffd")]);
@@ -448,54 +357,6 @@ class Parts(PageTest):
           view.seek(0);
           return [...last, view.cells.hidden, view.spans.map(span => span.className.includes("masked"))]""")
         self.assertEqual(found, [False, "é!", False, [True, True, False, True]])
-
-
-class Look(PageTest):
-    def contrast(self, selector, border=False):
-        """Of an element's text, or its border, on what lies behind it, as the accessibility guidelines define it."""
-        return self.script("""
-          const channels = (text) => text.match(/[\\d.]+/g).map(Number);
-          const linear = v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
-          const light = ([r, g, b]) => .2126 * linear(r / 255) + .7152 * linear(g / 255) + .0722 * linear(b / 255);
-          let element = document.querySelector(arguments[0]), behind = arguments[1] ? element.parentElement : element;
-          while ((channels(getComputedStyle(behind).backgroundColor)[3] ?? 1) === 0) behind = behind.parentElement;
-          const style = getComputedStyle(element);
-          const a = light(channels(arguments[1] ? style.borderTopColor : style.color));
-          const b = light(channels(getComputedStyle(behind).backgroundColor));
-          return (Math.max(a, b) + .05) / (Math.min(a, b) + .05)""", selector, border)
-
-    def test_levels_differ_by_more_than_their_hue(self):
-        bars = [self.script("return getComputedStyle(document.querySelector(arguments[0])).borderBottomWidth",
-                            f".legend .level-{level}:not(.visible)") for level in range(3)]
-        self.assertEqual(len(set(bars)), 3, bars)
-        self.ask_sample()
-        self.finished()
-        self.assertTrue(self.find(".legend").is_displayed(), "what the colours mean stays there")
-
-    def test_light_and_dark_can_be_read_and_a_phone_does_not_scroll_sideways(self):
-        papers = []
-        for dark in (False, True):
-            self.look(390, 780, dark)
-            self.open(support.server().url + "/")
-            self.find("#new-chat").click()
-            self.picture(f"phone-welcome-{'dark' if dark else 'light'}")
-            self.assertEqual(self.overflow(), 0)
-            self.ask()
-            self.finished()
-            self.picture(f"phone-chat-{'dark' if dark else 'light'}")
-            self.assertEqual(self.overflow(), 0)
-            for tab in ("compare", "fill"):
-                self.find("#tab-" + tab).click()
-                self.assertEqual(self.overflow(), 0, tab)
-                self.picture(f"phone-{tab}-{'dark' if dark else 'light'}")
-            self.find("#tab-chat").click()
-            papers.append(self.script("return getComputedStyle(document.body).backgroundColor"))
-            for selector in ("#prompt", ".line", "#send", ".message.user p", ".answer .cell:not(.behind)", ".keys"):
-                self.assertGreaterEqual(self.contrast(selector), 4.5, f"{selector}, dark {dark}")
-            for selector in ("#prompt", "#fill-text", "#gap-length", ".legend .masked", "#open-settings"):
-                self.assertGreaterEqual(self.contrast(selector, border=True), 3, f"border of {selector}, dark {dark}")
-        self.assertNotEqual(papers[0], papers[1])
-
 
 
 if __name__ == "__main__":

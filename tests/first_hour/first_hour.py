@@ -53,7 +53,8 @@ LEFT_OUT = {
     r"^make test\b": "runs this",
     r"^make demo\b": "ran before this: its build is what the other lines use",
     r"^make install\b": "writes outside the repository",
-    r"^(sudo|apt|git clone)\b": "changes the machine",
+    r"^(sudo|apt|pip|git clone)\b": "changes the machine",
+    r"^llada run tiny-llada\b": "of an installed release: tools/test_install.sh and tools/test_release.sh run it",
 }
 
 # What is typed into a command that asks: (text to wait for, keys).

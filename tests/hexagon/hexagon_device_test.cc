@@ -12,21 +12,6 @@ namespace {
 
 class HexagonTest : public ModelOnDsp {
  protected:
-  // A full pass and two partial ones: the logits of all of them.
-  static Result<std::vector<float>> passes(Executor& executor, Device& device) {
-    KvStore kv = store(device);
-    std::vector<float> all;
-    for (const OneStream& in : {inputs(0, 9), inputs(4, 7), inputs(2, 4)}) {
-      OneResult out;
-      LLADA_TRY_STATUS(run_one(executor, in, kv, out));
-      all.insert(all.end(), out.logits.begin(), out.logits.end());
-    }
-    return all;
-  }
-  static Result<std::vector<float>> passes(HexagonDevice& device, MemoryOptions memory = {}) {
-    Executor executor(device, forwards_of(model_->graph), {.memory = memory});
-    return passes(executor, device);
-  }
   static std::vector<float> expected() {
     const auto device = hexagon(options());
     const auto got = passes(*device);

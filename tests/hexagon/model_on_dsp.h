@@ -45,7 +45,7 @@ class ModelOnDsp : public testing::Test {
   static KvStore store(Device& device, int64_t positions = 64) {
     return *KvStore::create({.layers = model_->graph.layers,
                              .sequences = 1,
-                             .kv_heads = 4,
+                             .kv_heads = model_->config.kv_heads,
                              .head_dim = 16,
                              .positions = positions,
                              .type = DType::F16},
@@ -59,6 +59,22 @@ class ModelOnDsp : public testing::Test {
     in.wanted = {0, last - first - 1};
     in.keep_logits = true;
     return in;
+  }
+
+  // A full pass and two partial ones: the logits of all of them.
+  static Result<std::vector<float>> passes(Executor& executor, Device& device) {
+    KvStore kv = store(device);
+    std::vector<float> all;
+    for (const OneStream& in : {inputs(0, 9), inputs(4, 7), inputs(2, 4)}) {
+      OneResult out;
+      LLADA_TRY_STATUS(run_one(executor, in, kv, out));
+      all.insert(all.end(), out.logits.begin(), out.logits.end());
+    }
+    return all;
+  }
+  static Result<std::vector<float>> passes(HexagonDevice& device, MemoryOptions memory = {}) {
+    Executor executor(device, forwards_of(model_->graph), {.memory = memory});
+    return passes(executor, device);
   }
 
   static inline SmallModel* model_ = nullptr;

@@ -130,6 +130,48 @@ TEST_F(UnitUse, VotesThatAreRefusedAreALineAndTheVectorUnit) {
   EXPECT_EQ(record().state, State::passed) << "a refusal says nothing about its sums";
 }
 
+// A phone that gives the unit to one session. Devices of one model compute alike: all by integers where none has
+// computed yet; else the one that does not get it says so and computes nothing.
+TEST_F(UnitUse, DevicesThatShareComputeAlikeWhereOneAloneGetsTheUnit) {
+  const auto integers = logits(HexagonUnit::vector);
+  record(UnitRecord{State::passed, {}});
+  const auto by_unit = logits(HexagonUnit::automatic);
+  ASSERT_NE(by_unit, integers);
+  const auto share = [](HexagonDevice& device) {
+    auto other = must(device.share(1));
+    return std::unique_ptr<HexagonDevice>(static_cast<HexagonDevice*>(other->release()));
+  };
+  play_phone("vtcm=1048576,grants=1");
+  for (const bool computed : {false, true}) {
+    warnings_.clear();
+    const auto device = hexagon(with(HexagonUnit::automatic));
+    ASSERT_TRUE(device->start());
+    if (computed) {
+      EXPECT_EQ(logits(*device), by_unit);
+    }
+    const auto other = share(*device);
+    const Status started = other->start();
+    if (!computed) {
+      ASSERT_TRUE(started) << started.error().message;
+      EXPECT_EQ(logits(*other), integers);
+      EXPECT_EQ(logits(*device), integers) << "though it has the unit";
+      EXPECT_EQ(warnings_, std::vector<std::string>{"hexagon: the matrix unit was refused: its memory, or the unit "
+                                                    "itself; products are the vector unit's"});
+      continue;
+    }
+    ASSERT_FALSE(started);
+    EXPECT_EQ(started.error().kind, ErrorKind::invalid_input) << "no fallback takes it for a device that broke";
+    EXPECT_EQ(started.error().message,
+              "hexagon: the matrix unit was refused: its memory, or the unit itself; another device computes with it, "
+              "and their answers would differ: needed unit=vector, or one device");
+    EXPECT_EQ(logits(*device), by_unit);
+  }
+  play_phone("vtcm=1048576");
+  const auto device = hexagon(with(HexagonUnit::automatic));
+  EXPECT_EQ(logits(*device), by_unit);
+  EXPECT_EQ(logits(*share(*device)), by_unit) << "a phone that gives it twice";
+}
+
 // A unit that passed its test and errs later, or is not given: one line, the step again by integers, and integers from
 // then on, in the next run too.
 TEST_F(UnitUse, AWrongSumEndsItsUseForGood) {

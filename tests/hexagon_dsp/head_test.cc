@@ -22,9 +22,10 @@ class HexagonHead : public DspTest {
 
   WireOp head_op(DType type, const std::vector<float>& x, const Rules& rules = {}) {
     const auto stored = kernels::testing::make_weights(type, kVocabulary, kInputs, Fill::random, 4);
-    WireOp op = make_op(WIRE_HEAD, kRows, kInputs);
+    const int64_t rows = std::ssize(x) / kInputs;
+    WireOp op = make_op(WIRE_HEAD, static_cast<uint32_t>(rows), kInputs);
     op.in[0] = put(x), op.weight[0] = put_weight(kernels::testing::view(type, stored, kVocabulary, kInputs));
-    op.predictions = reserve(kRows * int64_t{sizeof(WirePrediction)}), op.logits = reserve(kRows * kVocabulary * 4);
+    op.predictions = reserve(rows * int64_t{sizeof(WirePrediction)}), op.logits = reserve(rows * kVocabulary * 4);
     op.out_of_softmax_count = static_cast<uint32_t>(rules.out_of_softmax.size());
     op.never_sampled_count = static_cast<uint32_t>(rules.never_sampled.size());
     if (op.out_of_softmax_count > 0) op.out_of_softmax = put(rules.out_of_softmax);
@@ -32,10 +33,10 @@ class HexagonHead : public DspTest {
     return op;
   }
   void expect_reduced(const WireOp& op, const Rules& rules = {}) {
-    const auto predictions = get<WirePrediction>(op.predictions, kRows);
-    const auto logits = get<float>(op.logits, kRows * kVocabulary);
+    const auto predictions = get<WirePrediction>(op.predictions, op.rows);
+    const auto logits = get<float>(op.logits, op.rows * kVocabulary);
     const auto in = [](const std::vector<int32_t>& list, int64_t t) { return std::ranges::count(list, t) > 0; };
-    for (int64_t r = 0; r < kRows; ++r) {
+    for (int64_t r = 0; r < op.rows; ++r) {
       const float* l = logits.data() + r * kVocabulary;
       int64_t top = -1, best = -1, second = -1;
       for (int64_t t = 0; t < kVocabulary; ++t) {
@@ -143,6 +144,81 @@ TEST_F(HexagonHead, NumbersThatAreNotFiniteAreThoseOfTheirRow) {
       EXPECT_EQ(rows[r].reserved, 0u);
     }
   }
+}
+
+// The head's product by the matrix unit; what is made of its logits stays.
+class HexagonUnitHead : public HexagonHead {
+ protected:
+  void with_unit(uint32_t vtcm) {
+    start(32 << 20, vtcm);
+    units_ = WIRE_UNIT_MATRIX;
+  }
+  void SetUp() override {
+    HexagonHead::SetUp();
+    if (!IsSkipped()) with_unit(1 << 20);
+  }
+};
+
+TEST_F(HexagonUnitHead, LogitsAreThoseOfTheUnitsProductAndSumsTheirs) {
+  for (const DType type : {DType::Q4_0, DType::Q8_0, DType::F16}) {
+    used_ = 0;
+    const auto x = normal_rows(kRows, kInputs, 7);
+    const Rules rules = {{3, 700}, {1499, 12, 513}};
+    const WireOp op = head_op(type, x, rules);
+    ASSERT_EQ(run(op).status, WIRE_OK);
+    expect_reduced(op, rules);
+    const auto logits = get<float>(op.logits, kRows * kVocabulary);
+    WireOp product = make_op(WIRE_MATMUL, kRows, kInputs);
+    product.in[0] = op.in[0], product.weight[0] = op.weight[0], product.out[0] = op.logits;
+    ASSERT_EQ(run(product).status, WIRE_OK);
+    EXPECT_EQ(logits, get<float>(op.logits, kRows * kVocabulary)) << traits(type).name;
+    units_ = 0;
+    ASSERT_EQ(run(op).status, WIRE_OK);
+    units_ = WIRE_UNIT_MATRIX;
+    EXPECT_NE(logits, get<float>(op.logits, kRows * kVocabulary)) << "the unit was not used";
+  }
+}
+
+// 256 KiB have room for one tile of 32 rows.
+TEST_F(HexagonUnitHead, ARowDoesNotKnowItsBatchNorTheUnitsMemory) {
+  constexpr int64_t kMany = 35;
+  const auto x = normal_rows(kMany, kInputs, 7);
+  const auto predict = [&](int64_t first, int64_t rows) {
+    used_ = 0;
+    const WireOp op =
+        head_op(DType::Q4_0, std::vector<float>(x.begin() + first * kInputs, x.begin() + (first + rows) * kInputs));
+    EXPECT_EQ(run(op).status, WIRE_OK);
+    expect_reduced(op);
+    return get<WirePrediction>(op.predictions, rows);
+  };
+  const auto same = [](const WirePrediction& a, const WirePrediction& b) { return std::memcmp(&a, &b, sizeof a) == 0; };
+  const auto all = predict(0, kMany);
+  with_unit(256 << 10);
+  const auto again = predict(0, kMany);
+  for (size_t r = 0; r < kMany; ++r) EXPECT_TRUE(same(again[r], all[r])) << "row " << r;
+  for (const int64_t r : {0, 33}) EXPECT_TRUE(same(predict(r, 1)[0], all[static_cast<size_t>(r)])) << "row " << r;
+}
+
+TEST_F(HexagonUnitHead, ARowThatIsNotFiniteIsItsOwn) {
+  auto x = normal_rows(kRows, kInputs, 7);
+  x[3 * kInputs + 11] = NAN;
+  const WireOp op = head_op(DType::Q4_0, x);
+  ASSERT_EQ(run(op).status, WIRE_OK);
+  const auto rows = get<WirePrediction>(op.predictions, kRows);
+  for (size_t r = 0; r < kRows; ++r)
+    EXPECT_EQ(std::isfinite(rows[r].max) && std::isfinite(rows[r].best_logit), r != 3) << r;
+}
+
+TEST_F(HexagonUnitHead, SampledLogitsFindAUnitThatErrs) {
+  const WireOp op = head_op(DType::Q8_0, normal_rows(kRows, kInputs, 7));
+  host_too_ = false;
+  dsp_->err(HMX_LIES, 1);
+  for (const uint32_t sequence : {63u, 64u}) {
+    sequence_ = sequence;
+    EXPECT_EQ(run(op).status, sequence == 64 ? WIRE_NO_UNIT : WIRE_OK);
+  }
+  dsp_->err(HMX_RIGHT, 0);
+  EXPECT_EQ(run(op).status, WIRE_OK);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ class HexagonReserveTest : public DspTest {
     op.in[0] = op.in[1] = {kBuffer, 0};
     for (WireWeight& w : op.weight) w.data = {kBuffer, 64 << 20};
     op.out[0] = {kBuffer, 112 << 20}, op.predictions = {kBuffer, 136 << 20};
-    const WireBatch head = {WIRE_MAGIC, WIRE_VERSION, 7, 1, 0, 0, 0, kNowhere, 0, 0, kNowhere, 0, 0};
+    const WireBatch head = {WIRE_MAGIC, WIRE_VERSION, 7, 1, 0, 0, 0, kNowhere, 0, 0, kNowhere, units_, 0};
     std::vector<std::byte> bytes(sizeof head + sizeof op);
     std::memcpy(bytes.data(), &head, sizeof head);
     std::memcpy(bytes.data() + sizeof head, &op, sizeof op);
@@ -55,8 +55,10 @@ TEST_F(HexagonReserveTest, ScratchIsEnoughForEveryKernelAndNotMuchMore) {
                            {{.name = "w", .dims = {inputs, op.weight[0].outputs}}}),
                      asked(op), "head " + std::to_string(rows) + " " + std::to_string(layout));
       }
+  start(160 << 20, 1 << 20);
   for (const uint32_t dim : {16u, 32u, 64u, 128u})
     for (const uint32_t group : {1u, 8u}) {
+      units_ = group == 8 ? WIRE_UNIT_MATRIX : 0;
       WireOp op = make_op(WIRE_ATTENTION, 32);
       op.heads = static_cast<uint16_t>(2 * group), op.head_dim = static_cast<uint16_t>(dim), op.span_count = 1,
       op.parameter = 1;

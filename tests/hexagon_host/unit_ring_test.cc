@@ -104,7 +104,8 @@ TEST(UnitRing, AProductHasTheSameBitsOnAnyThreads) {
       *ref = kNone;
     op.in[0] = {number, weights}, op.out[0] = {number, y};
     op.weight[0] = {{number, 0}, WIRE_TILE_Q4_0, kInputs, kOutputs};
-    EXPECT_EQ(module.run(std::as_bytes(std::span(&batch, 1))).status, uint32_t{WIRE_OK});
+    EXPECT_EQ(module.run(std::as_bytes(std::span(&batch, 1)).first(sizeof(WireBatch) + sizeof(WireOp))).status,
+              uint32_t{WIRE_OK});
     const auto* results = reinterpret_cast<const float*>(at + y);
     return std::vector<float>(results, results + kRows * kOutputs);
   };

@@ -50,7 +50,7 @@ class HexagonCheckup : public testing::Test {
 TEST_F(HexagonCheckup, OfADspThatHasEverything) {
   const Checkup checkup = examine("");
   for (const char* what : {"library", "module", "unsigned", "session", "votes", "map call", "latency", "product",
-                           "one row", "mapping", "caches", "sessions"})
+                           "one row", "split", "mapping", "caches", "sessions"})
     EXPECT_EQ(found(checkup, what).kind, Kind::good) << what << ": " << found(checkup, what).text;
   for (const Finding& finding : checkup.findings) EXPECT_EQ(finding.text.find('\n'), std::string::npos);
   EXPECT_EQ(found(checkup, "library").text, std::string(standin_path()) + " (the emulator's), DSP v67");
@@ -62,6 +62,8 @@ TEST_F(HexagonCheckup, OfADspThatHasEverything) {
   EXPECT_EQ(read->name, "measured-v67");
   EXPECT_EQ(read->dsp->arch, 67);
   EXPECT_EQ(read->dsp->module, "libllada_hexagon_skel.so");
+  EXPECT_TRUE(found(checkup, "split").text.ends_with("it has none beside an emulated DSP"));
+  EXPECT_EQ(read->dsp->host_share, 0);
   EXPECT_TRUE(read->description.starts_with("EMULATED"));
   EXPECT_GT(read->window_gib->value, 0.01);
   EXPECT_LT(read->window_gib->value, 0.0625);

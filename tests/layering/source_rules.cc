@@ -36,17 +36,19 @@ std::string_view trimmed(std::string_view text) {
   return text.substr(start, text.find_last_not_of(" \t\r") - start + 1);
 }
 
-// The path of an #include "..." line.
-std::optional<std::string> quoted_include(std::string_view line) {
+// The path of an #include line between these marks.
+std::optional<std::string> included(std::string_view line, char begin, char end) {
   line = trimmed(line);
   if (!line.starts_with('#')) return std::nullopt;
   line = trimmed(line.substr(1));
   if (!line.starts_with("include")) return std::nullopt;
   line = trimmed(line.substr(std::string_view("include").size()));
-  if (!line.starts_with('"')) return std::nullopt;
+  if (!line.starts_with(begin)) return std::nullopt;
   line.remove_prefix(1);
-  return std::string(line.substr(0, line.find('"')));
+  return std::string(line.substr(0, line.find(end)));
 }
+
+std::optional<std::string> quoted_include(std::string_view line) { return included(line, '"', '"'); }
 
 std::vector<Include> includes_of(const SourceFile& file) {
   std::vector<Include> out;
@@ -124,6 +126,18 @@ class CycleSearch {
 };
 
 }  // namespace
+
+Findings foreign_headers(std::span<const SourceFile> files, std::span<const std::string_view> known) {
+  Findings out;
+  for (const SourceFile& file : files)
+    for_each_line(file.text, [&](size_t number, std::string_view line) {
+      const auto header = included(line, '<', '>');
+      if (!header || header->find_first_of("./") == std::string::npos) return;
+      if (std::ranges::none_of(known, [&](std::string_view begin) { return header->starts_with(begin); }))
+        out.push_back(fmt::format("{}:{}: <{}> is no header of C++ or of a known library", file.path, number, *header));
+    });
+  return out;
+}
 
 bool is_cpp(std::string_view path) {
   constexpr std::string_view kEndings[] = {".h", ".hpp", ".inc", ".cc", ".c", ".cu", ".cuh"};

@@ -1,7 +1,7 @@
 // The rules that keep the house in order, as functions over the text of source files, so that they can be
 // tested on scripted input. Words: layer = a folder of src/ (or one below devices/) with its own row in the
 // table; finding = one broken rule, "path:line: what is wrong". Deliberately absent: a C++ parser. An
-// #include is a line that starts with it; macros and #if are not looked at.
+// #include is a line that starts with it; macros and #if are texts like others.
 #pragma once
 #include <cstddef>
 #include <initializer_list>
@@ -50,6 +50,10 @@ Findings too_long_lines(std::span<const SourceFile> files, size_t limit);
 
 // Lines that contain one of the words, as it is.
 Findings banned_text(std::span<const SourceFile> files, std::span<const std::string> words);
+
+// The #include <...> lines with headers that are neither C++'s own, which have no ending and no folder, nor begin with
+// one of `known`.
+Findings foreign_headers(std::span<const SourceFile> files, std::span<const std::string_view> known);
 
 bool is_cpp(std::string_view path);
 

@@ -22,18 +22,17 @@ void put(ExpertCache& c, std::initializer_list<int> experts) {
   for (const int e : experts) c.insert({0, e}, *c.place_for({0, e}, true));
 }
 
+// Of the roots of the shares.
 TEST(MoeCache, MrsFollowsTheScoresWithItsWeight) {
-  ExpertCache c(1, 4, {.rule = CacheRule::mrs, .slots = 2, .alpha = 0.5, .alpha_row = 0.5, .top_p = 2});
+  ExpertCache c(1, 4, {.rule = CacheRule::mrs, .slots = 2, .alpha = 0.5, .alpha_row = 0.5});
   c.begin_pass();
-  c.observe(0, routing(4, {{0, 0.4f}, {1, 0.3f}, {2, 0.2f}, {3, 0.1f}}));
-  EXPECT_NEAR(c.worth({0, 0}), 0.2, 1e-6);
-  EXPECT_NEAR(c.worth({0, 1}), 0.15, 1e-6);
-  EXPECT_EQ(c.worth({0, 2}), 0) << "only the two highest count";
+  c.observe(0, routing(4, {{0, 0.64f}, {1, 0.27f}, {2, 0.05f}, {3, 0.04f}}));
+  EXPECT_NEAR(c.worth({0, 0}), 0.4, 1e-6);
+  EXPECT_NEAR(c.worth({0, 3}), 0.1, 1e-6);
   c.begin_pass();
-  c.observe(0, routing(4, {{3, 0.8f}, {1, 0.1f}}));
-  EXPECT_NEAR(c.worth({0, 0}), 0.1, 1e-6) << "decays";
-  EXPECT_NEAR(c.worth({0, 1}), 0.125, 1e-6);
-  EXPECT_NEAR(c.worth({0, 3}), 0.4, 1e-6);
+  c.observe(0, routing(4, {{3, 1.6f}, {1, 0.9f}}));
+  EXPECT_NEAR(c.worth({0, 0}), 0.2, 1e-6) << "decays";
+  EXPECT_NEAR(c.worth({0, 3}), 0.05 + 0.4, 1e-6);
   put(c, {0, 1});
   // 1 is in use by this pass; 0 makes room for what is worth more, and for nothing else.
   ASSERT_TRUE(c.place_for({0, 3}));
@@ -45,13 +44,13 @@ TEST(MoeCache, MrsFollowsTheScoresWithItsWeight) {
 TEST(MoeCache, AStepOfOneRowWeighsLess) {
   ExpertCache c(1, 4, {.rule = CacheRule::mrs, .slots = 2, .alpha = 0.5, .alpha_row = 0.2});
   c.begin_pass();
-  LayerRouting r = routing(4, {{0, 0.5f}, {1, 0.1f}});
+  LayerRouting r = routing(4, {{0, 0.64f}, {1, 0.36f}});
   c.observe(0, r);
-  EXPECT_NEAR(c.worth({0, 0}), 0.1, 1e-6);
+  EXPECT_NEAR(c.worth({0, 0}), 0.16, 1e-6);
   c.begin_pass();
   r.rows[1] = 2;
   c.observe(0, r);
-  EXPECT_NEAR(c.worth({0, 0}), 0.25 + 0.05, 1e-6);
+  EXPECT_NEAR(c.worth({0, 0}), 0.4 + 0.08, 1e-6);
 }
 
 TEST(MoeCache, TheVictimIsNeverAnExpertOfThePresentPass) {

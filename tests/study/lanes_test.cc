@@ -66,6 +66,17 @@ TEST(Lanes, OnlyWaitingForAMappingIsExposed) {
   EXPECT_EQ(lanes.exposed_s(), 2);
 }
 
+TEST(Lanes, AJoinWaitsForBothLanesAndNoMapping) {
+  Lanes lanes(100);
+  const TaskId here = lanes.add({.lane = Lane::npu, .fixed_s = 3});
+  const TaskId there = lanes.add({.lane = Lane::cpu, .fixed_s = 5});
+  const TaskId join = lanes.add({.lane = Lane::npu, .fixed_s = 1, .after = here, .joins = there});
+  lanes.finish(join);
+  EXPECT_EQ(lanes.now(), 6);
+  EXPECT_EQ(lanes.busy_s(Lane::npu), 4);
+  EXPECT_EQ(lanes.exposed_s(), 0);
+}
+
 TEST(Lanes, NothingStartsBeforeItWasAsked) {
   Lanes lanes(100);
   lanes.finish(lanes.add({.lane = Lane::npu, .fixed_s = 3}));

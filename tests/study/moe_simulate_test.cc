@@ -56,6 +56,19 @@ TEST(MoeSimulate, HybridBeatsItsRivalsAndIsPredicted) {
   EXPECT_NEAR(s->expert_bytes, 3.0 * 2048 * 1408 * 18 / 32, 1);
 }
 
+// HybriMoE's setting. Guesses that do not pay are found by trying them, which takes time.
+TEST(MoeSimulate, HybridIsNowhereFarBehindItsParts) {
+  for (const char* geometry : {"mixtral", "qwen2-57b", "deepseek-v2-lite"}) {
+    MoeSimulateOptions o;
+    o.profile = "a6000-pcie4", o.geometry = geometry;
+    const auto s = must(simulate_moe(o));
+    ASSERT_EQ(s->phases.size(), 6u);
+    for (const MoePhase& p : s->phases)
+      for (const char* part : {"+ scheduling", "+ cache", "+ prefetch"})
+        EXPECT_GE(p.speed_up("hybrid", part), 0.99) << geometry << " " << p.phase << " " << p.share << part;
+  }
+}
+
 TEST(MoeSimulate, SlicesHelpWhereALayerHasTwoLargeExperts) {
   MoeSimulateOptions o = small("a6000-pcie4", "mixtral");
   o.tokens = 6;

@@ -240,6 +240,40 @@ TEST(Beside, EveryPartOfTheWholeSystemEarnsItsPlaceOnThePapersPhone) {
   EXPECT_NEAR(beside(s, "- SOMR").exposed_map_seconds / static_cast<double>(s.ladder.back().passes), 254.1 / 128, 0.02);
 }
 
+// Both units work on every product, so a pass takes about the time of their rates together, and the CPU's tiles need no
+// window. Beside a matrix unit the CPU would bring less than its exchange costs.
+// labels: long
+TEST(Beside, ProductsDividedBetweenBothUnitsHalveAPassOfVectorKernels) {
+  for (const char* own : {"v79-hvx", "v75-hvx"}) {
+    const Simulation s = simulate(options(own));
+    const Profile p = *load_profile(own);
+    ASSERT_TRUE(s.divided);
+    const double npu = p.npu.matmul_gflops.value, cpu = p.cpu.matmul_gflops.value * p.divide->host_rate.value;
+    EXPECT_NEAR(s.divided->host_share, cpu / (npu + cpu), 0.05) << own;
+    // 6.5 G weights of layers, 128 rows, two operations each; the rest of the pass is the NPU's as before.
+    const double products = 2 * 128 * 32 * (4.0 * 4096 * 4096 + 3.0 * 4096 * 12288) / 1e9;
+    const double ideal = s.step128_npu_s - products / npu + products / (npu + cpu);
+    // Inputs of 4,096 three times and of 12,288 once; outputs of 4,096 five times and of 12,288 twice.
+    const double crosses = 32 * 128 * 4 * (24576 + s.divided->host_share * 45056) / 4e9;
+    EXPECT_GT(s.divided->step128_s, ideal + crosses) << own;
+    EXPECT_LT(s.divided->step128_s, 1.05 * ideal + crosses) << own;
+    const SimulatedLine &line = beside(s, "+ CPU's share"), &last = s.ladder.back();
+    EXPECT_LT(line.seconds, 0.75 * last.seconds) << own;
+    EXPECT_LT(line.seconds, beside(s, "CPU, same").seconds) << own;
+    EXPECT_EQ(line.bytes_mapped_per_pass, 0) << "what is left to the NPU fits its window";
+    EXPECT_GT(last.bytes_mapped_per_pass, 0);
+    EXPECT_GT(line.joules, last.joules);
+    EXPECT_LT(line.joules, beside(s, "CPU, same").joules);
+  }
+  for (const char* unit : {"v79-8elite", "sm8750-paper", "v79-hmx"}) {
+    const Simulation s = simulate(options(unit));
+    ASSERT_TRUE(s.divided);
+    EXPECT_LT(s.divided->host_share, 0.15) << unit;
+    EXPECT_LE(beside(s, "+ CPU's share").seconds, s.ladder.back().seconds) << unit;
+    EXPECT_GT(beside(s, "+ CPU's share").seconds, 0.85 * s.ladder.back().seconds) << unit;
+  }
+}
+
 // Nothing was fitted to the published range of 17 to 42: the constants are those of one prompt and one answer.
 // labels: long
 TEST(SpeedUps, OfThePapersPhoneOverlapThePublishedRange) {

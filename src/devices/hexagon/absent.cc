@@ -1,4 +1,5 @@
 // In place of the Hexagon device where the build found no compiler for its DSP code.
+#include "devices/hexagon/divided.h"
 #include "devices/hexagon/hexagon_device.h"
 
 namespace llada {
@@ -18,5 +19,6 @@ Result<std::unique_ptr<HexagonDevice>> make_hexagon_device(const HexagonOptions&
   return absent();
 }
 Result<std::string> describe_hexagon(const HexagonOptions&) { return absent(); }
+Result<double> hexagon::time_on_host(const Buffer&, WireOp, uint32_t, uint32_t, int, int) { return absent(); }
 
 }  // namespace llada

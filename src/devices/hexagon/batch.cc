@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "devices/hexagon/divided.h"
 #include "devices/op_table.h"
 
 namespace llada::hexagon {
@@ -33,7 +34,7 @@ uint32_t Staging::take(int64_t bytes) {
 
 namespace {
 
-constexpr WireRef kNone{WIRE_NO_BUFFER, 0};
+constexpr WireRef kNone = kNoRef;
 
 // Ops of a batch from ops of the program.
 class Builder {
@@ -43,13 +44,17 @@ class Builder {
   static constexpr bool has(OpKind kind) { return kAppend[kind] != nullptr; }
 
   Builder(const BatchSources& sources, Stagings& staging)
-      : s_(sources), program_(*sources.run->program), staging_(staging.in), out_(staging.out) {}
+      : s_(sources), program_(*sources.run->program), all_(staging), staging_(staging.in), out_(staging.out) {}
 
   Result<Batch> build(size_t first, size_t last) {
     LLADA_TRY(arena_, s_.number(s_.arena));
     LLADA_TRY(staged_, s_.number(staging_.buffer()));
     LLADA_TRY(out_number_, s_.number(out_.buffer()));
     LLADA_TRY(const uint32_t scratch, s_.number(s_.scratch));
+    if (s_.host_tiles) {
+      LLADA_TRY(shown_, s_.number(all_.shown.buffer()));
+      LLADA_TRY(parts_, s_.number(all_.parts.buffer()));
+    }
     for (const auto& store : s_.kv) {
       LLADA_TRY(const uint32_t number, s_.number(store));
       kv_.push_back(number);
@@ -72,7 +77,8 @@ class Builder {
     if (passing_.size() > WIRE_MAX_PASSING)
       return failed("hexagon: found {} passing buffers, needed {} at most", passing_.size(), WIRE_MAX_PASSING);
     WireRef flags = kNone;
-    if (!passing_.empty()) {
+    all_.shown.take(shown_bytes_), all_.parts.take(parts_bytes_);
+    if (!passing_.empty() || !batch_.parts.empty()) {
       LLADA_TRY(flags.buffer, s_.number(s_.flags));
     }
     const std::vector<WireRange> ranges = this->ranges();
@@ -127,14 +133,6 @@ class Builder {
     }
     w.index = known->second;
     ops_.push_back(w);
-  }
-  static WireOp empty_op() {
-    WireOp w{};
-    w.in[0] = w.in[1] = w.out[0] = w.out[1] = w.out[2] = kNone;
-    for (WireWeight& weight : w.weight) weight.data = kNone;
-    w.index = w.trial_index = w.table = w.spans = w.predictions = w.logits = w.out_of_softmax = w.never_sampled = kNone;
-    w.kv.keys = w.kv.values = w.kv.trial = kNone;
-    return w;
   }
   // Where the rows' keys and values lie; the same for every op.
   WireRef kept_at() {
@@ -257,7 +255,23 @@ class Builder {
   }
 
   void elementwise(WireOp& w, const Op&) { ops_.push_back(w); }
-  void matmul(WireOp& w, const Op&) { ops_.push_back(w); }
+  void matmul(WireOp& w, const Op& op) {
+    HostTiles tiles{};
+    for (size_t i = 0; s_.host_tiles && i < tiles.size(); ++i)
+      if (op.weight[i] != kNoWeight) tiles[i] = static_cast<uint32_t>(s_.host_tiles(op.weight[i]));
+    if (tiles == HostTiles{}) return ops_.push_back(w);
+    DividedProduct divided = divide_product(w, tiles, shown_, parts_);
+    shown_bytes_ = std::max(shown_bytes_, divided.shown_bytes);
+    parts_bytes_ = std::max(parts_bytes_, divided.parts_bytes);
+    ops_.push_back(divided.show);
+    divided.part.shown = static_cast<uint32_t>(ops_.size());
+    ops_.push_back(w);
+    ops_.insert(ops_.end(), divided.joins.begin(), divided.joins.end());
+    divided.part.joined = static_cast<uint32_t>(ops_.size());
+    for (size_t i = 0; i < tiles.size(); ++i)
+      if (tiles[i] > 0) divided.part.weights.push_back(s_.weight(op.weight[i]).buffer);
+    batch_.parts.push_back(std::move(divided.part));
+  }
 
   void select_rows(WireOp& w, const Op&) {
     w.source_rows = static_cast<uint32_t>(program_.shape.rows);
@@ -418,14 +432,16 @@ class Builder {
 
   const BatchSources& s_;
   const Program& program_;
+  Stagings& all_;
   Staging& staging_;
   Batch batch_;
   std::vector<WireOp> ops_;
   Staging& out_;
-  uint32_t arena_ = 0, staged_ = 0, out_number_ = 0;
-  std::vector<uint32_t> kv_;                 // buffers of the streams' stores
-  std::map<uint32_t, WirePassing> passing_;  // by number
-  std::vector<uint32_t> passing_now_;        // of the op that is translated
+  uint32_t arena_ = 0, staged_ = 0, out_number_ = 0, shown_ = 0, parts_ = 0;
+  int64_t shown_bytes_ = 0, parts_bytes_ = 0;  // of the largest op
+  std::vector<uint32_t> kv_;                   // buffers of the streams' stores
+  std::map<uint32_t, WirePassing> passing_;    // by number
+  std::vector<uint32_t> passing_now_;          // of the op that is translated
   std::vector<Group> groups_;
   std::optional<WireRef> kept_at_;
   std::map<uint32_t, WireRef> counts_;                                      // 0, 1, ... so many
@@ -445,7 +461,8 @@ bool on_dsp(const Op& op) {
 
 size_t wire_ops(const Op& op, const StepInputs& inputs) {
   const bool apart = rule_of(op.kind).kv != KvUse::none || op.kind == OpKind::head;
-  return apart ? std::max<size_t>(1, inputs.spans.size()) : 1;
+  constexpr size_t kDivided = 5;  // a product with one show and three joins
+  return apart ? std::max<size_t>(1, inputs.spans.size()) : op.kind == OpKind::matmul ? kDivided : 1;
 }
 
 Result<Batch> build_batch(const BatchSources& sources, size_t first, size_t last, Stagings& staging,
@@ -453,8 +470,14 @@ Result<Batch> build_batch(const BatchSources& sources, size_t first, size_t last
   for (;;) {
     LLADA_TRY_STATUS(staging.in.restart(library));
     LLADA_TRY_STATUS(staging.out.restart(library));
+    const bool divides = static_cast<bool>(sources.host_tiles);
+    if (divides) {
+      LLADA_TRY_STATUS(staging.shown.restart(library));
+      LLADA_TRY_STATUS(staging.parts.restart(library));
+    }
     LLADA_TRY(auto batch, Builder(sources, staging).build(first, last));
-    if (staging.in.fits() && staging.out.fits()) return batch;
+    if (staging.in.fits() && staging.out.fits() && (!divides || (staging.shown.fits() && staging.parts.fits())))
+      return batch;
   }
 }
 

@@ -66,6 +66,8 @@ struct BatchSources {
   std::shared_ptr<Buffer> flags = {};
   uint32_t threads = 0;  // of the DSP; 0: all
   uint32_t units = 0;    // WireUnit that may be used
+  // Tiles of a product's weight that are the host's, the last ones; then flags is there. Empty: none are.
+  std::function<int64_t(WeightId)> host_tiles = {};
   uint64_t sequence = 0;
 };
 
@@ -78,6 +80,15 @@ struct Batch {
   std::vector<uint32_t> out;     // offsets of the values of BatchSources::out
   double macs = 0;               // multiply-accumulates, for the deadline
   std::vector<uint32_t> ops_at;  // ops of the batch up to the end of each op of the run
+  // The host's columns of a product: a matmul by itself, but for the numbers of its buffers. It reads Stagings::shown
+  // and writes Stagings::parts.
+  struct Part {
+    WireOp op{};
+    std::vector<std::shared_ptr<Buffer>> weights = {};
+    uint32_t shown = 0;   // ops of the batch that are done when the input is there
+    uint32_t joined = 0;  // ops of the batch up to the last join
+  };
+  std::vector<Part> parts;  // in the order of the ops
 };
 
 // Whether the DSP has code for the op: not for soft caps, other activations than SiLU, norms without weight.
@@ -86,8 +97,8 @@ bool on_dsp(const Op& op);
 // Tells the stores of a step which rows a batch with these ops of the program writes.
 void wrote_rows(const Run& run, size_t first, size_t last, KvViewer by);
 
-// The most ops of a batch that an op of the program becomes: one for the rows of each stream where streams have
-// different rules for the DSP.
+// The most ops of a batch that an op of the program becomes. There is one for the rows of each stream where streams
+// have different rules for the DSP. A product may be divided, with ops around it.
 size_t wire_ops(const Op& op, const StepInputs& inputs);
 
 // The messages between a batch and its host, in one pair of buffers for all batches of a device. Host and DSP write to
@@ -95,7 +106,9 @@ size_t wire_ops(const Op& op, const StepInputs& inputs);
 struct Stagings {
   Staging in;   // written by the host
   Staging out;  // written by the DSP; the host only marks the predictions before
-  int64_t bytes() const { return in.bytes() + out.bytes(); }
+  // One divided product after the other has them: its input, written by the DSP, and the host's columns, written by it.
+  Staging shown, parts;
+  int64_t bytes() const { return in.bytes() + out.bytes() + shown.bytes() + parts.bytes(); }
 };
 
 // Ops [first, last) of the run's program. The staging buffers grow until they hold the staged data.

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "devices/hexagon/batch.h"
+#include "devices/hexagon/host_share.h"
 #include "devices/hexagon/host_twin.h"
 #include "devices/hexagon/known_space.h"
 #include "devices/hexagon/kv_rows.h"
@@ -32,12 +33,14 @@ class Hexagon final : public HexagonDevice {
  public:
   // host: its twin (host_twin.h).
   Hexagon(HexagonOptions options, std::shared_ptr<Library> library, std::shared_ptr<Weights> weights,
-          std::unique_ptr<Device> host)
+          std::unique_ptr<Device> host, std::shared_ptr<UnitGrant> unit = std::make_shared<UnitGrant>())
       : options_(std::move(options)),
         library_(std::move(library)),
         weights_(std::move(weights)),
         placement_{library_, weights_, options_.head_on_dsp},
         host_(std::move(host)),
+        unit_(std::move(unit)),
+        share_(options_.host_share, host_->info().threads, options_.on_part),
         slabs_(weights_, sessions_) {
     set_window(options_.window_bytes.value_or(believed_space(*library_, options_.cache) - options_.reserve_bytes));
   }
@@ -47,7 +50,7 @@ class Hexagon final : public HexagonDevice {
     slabs_.finish();
     HexagonCounters c = counters_;
     c.maps = slabs_.maps, c.unmaps = slabs_.unmaps, c.mapped_bytes = slabs_.mapped_bytes;
-    c.lines += *fetched_lines_;
+    c.lines += *fetched_lines_, c.host_parts = share_.computed();
     c.arena_bytes = arena_ ? arena_->bytes() : 0;
     c.staging_bytes = staging_.bytes();
     c.scratch_bytes = scratch_ ? scratch_->bytes() : 0;
@@ -58,17 +61,19 @@ class Hexagon final : public HexagonDevice {
     const DeviceInfo behind = host_->info();
     std::string what = "not started";
     if (!sessions_.empty()) what = describe(*library_, sessions_[0]->info());
+    const std::string shared =
+        host_tiles() ? fmt::format(", which has {:.0f} % of the products' columns", 100 * share_.share()) : "";
     return {"hexagon",
-            fmt::format("{}, {} session{} with {:.2f} GiB for weights and {:.0f} MiB beside; host on {}", what,
+            fmt::format("{}, {} session{} with {:.2f} GiB for weights and {:.0f} MiB beside; host on {}{}", what,
                         options_.sessions, options_.sessions == 1 ? "" : "s", static_cast<double>(window_) / 0x1p30,
-                        static_cast<double>(options_.reserve_bytes) / 0x1p20, behind.description),
+                        static_cast<double>(options_.reserve_bytes) / 0x1p20, behind.description, shared),
             behind.threads, behind.processor};
   }
 
   Result<std::unique_ptr<Device>> on_host(int threads) const override { return host_->share(threads); }
   Result<std::unique_ptr<Device>> share(int threads) const override {
     LLADA_TRY(auto host, host_->share(threads));
-    auto other = std::make_unique<Hexagon>(options_, library_, weights_, std::move(host));
+    auto other = std::make_unique<Hexagon>(options_, library_, weights_, std::move(host), unit_.grant());
     other->set_window(window_);
     return other;
   }
@@ -342,31 +347,17 @@ class Hexagon final : public HexagonDevice {
     progress->flags = flags_, progress->first = first;
     const KeptStores stores = keep_stores(*run.inputs, *library_, fetched_lines_);
 
-    // Slabs that are not there for all of the batch, as far as is known now.
-    std::set<int> passing, there;
+    const auto [passing, there] = part_slabs(p, slabs_.used_by(run), [&](int slab) { return slabs_.done(slab); });
     std::map<const Buffer*, uint32_t> numbers;
-    for (const int slab : slabs_.used_by(run)) {
-      const bool moves = std::ranges::any_of(p.steps, [&](const auto& step) { return step.slab == slab; });
-      (moves || !slabs_.done(slab) ? passing : there).insert(slab);
-    }
-    // Pinned slabs are awaited here where a batch cannot name them all.
-    if (passing.size() > kMostSteps)
-      for (const int slab : std::exchange(passing, {}))
-        (std::ranges::any_of(p.steps, [&](const auto& step) { return step.slab == slab; }) ? passing : there)
-            .insert(slab);
     const auto number = [&](int slab) {
       for (const auto& buffer : slabs_.at(slab).packed->buffers) numbers[buffer.get()] = session.promised(*buffer);
     };
-    const auto comes = [&](int slab) {
-      return !p.again.contains(slab) &&
-             std::ranges::any_of(p.steps, [&](const auto& step) { return step.map && step.slab == slab; });
-    };
     for (const int slab : passing)
-      if (!comes(slab)) number(slab);
+      if (!p.maps_once(slab)) number(slab);
     int64_t maps = std::ranges::count_if(p.steps, &Pending::Step::map) + std::ssize(passing);
     for (const Pending::Step& step : p.steps) post(step, progress);
     for (const int slab : passing)
-      if (comes(slab)) number(slab);
+      if (p.maps_once(slab)) number(slab);
     const Status status = [&]() -> Status {
       LLADA_TRY_STATUS(slabs_.check_mapped(there));
       for (;;) {
@@ -393,7 +384,8 @@ class Hexagon final : public HexagonDevice {
                              .passes = [&](const Buffer& b) { return numbers.contains(&b); },
                              .flags = flags_,
                              .threads = static_cast<uint32_t>(options_.threads),
-                             .units = unit_.units(),
+                             .units = unit_.begin_batch(),
+                             .host_tiles = host_tiles(),
                              .sequence = ++sequence_};
         wrote_rows(run, first, last, KvViewer::dsp);
         LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
@@ -402,7 +394,9 @@ class Hexagon final : public HexagonDevice {
         if (!progress->built) progress->ops_at = batch.ops_at, progress->built = true;
         const double slowest = session.info().emulated != 0 ? kSlowestEmulated : kSlowest;
         const double waits = options_.deadline_s * static_cast<double>(std::exchange(maps, 0));
+        share_.begin(batch, sequence_, staging_, flags_);
         const auto answer = session.run(batch.bytes, sequence_, options_.deadline_s + waits + batch.macs / slowest);
+        LLADA_TRY_STATUS(share_.end());
         if (!answer) unit_.give_up("a batch with the matrix unit did not end");
         LLADA_TRY(const WireReply reply, answer);
         staging_.out.buffer()->take();
@@ -435,6 +429,11 @@ class Hexagon final : public HexagonDevice {
     return status;
   }
 
+  std::function<int64_t(WeightId)> host_tiles() const {
+    if (share_.share() == 0 || unit_.units() != 0) return {};
+    return [this](WeightId w) { return share_.tiles_of(weights_->infos()[static_cast<size_t>(w)].dims[1]); };
+  }
+
   HexagonOptions options_;
   std::shared_ptr<Library> library_;
   std::shared_ptr<Weights> weights_;
@@ -460,6 +459,7 @@ class Hexagon final : public HexagonDevice {
   HexagonCounters counters_;  // but for those of slabs_
   PhaseTimes times_{};
   Trace* trace_ = nullptr;
+  HostShare share_;
   MappedSlabs slabs_;  // the last member: its thread uses the others
 };
 

@@ -4,6 +4,8 @@
 // accelerator become batches, one invoke each; weights lie in slabs that are mapped and unmapped in the DSP's 32-bit
 // address space.
 //
+// Products may be divided: the host computes the last columns of each while the DSP computes the others (host_share.h).
+//
 // Where the host replaces the DSP it runs the DSP's own code on the packed slabs, with the same bits (host_twin.h). It
 // does so in a run on the host, in a side pass, and as the fallback. Ops without code for the DSP, and steps of more
 // rows than a batch takes, always run on the given host device.
@@ -41,8 +43,12 @@ struct HexagonOptions {
   double deadline_s = 10;                     // of a call, beside the time that a batch's work may take
   bool head_on_dsp = true;
   HexagonUnit unit = HexagonUnit::automatic;
-  std::string cache = {};                             // folder for findings about the DSP; empty: none are kept
-  int threads = 0;                                    // of the DSP; 0: all
+  std::string cache = {};  // folder for findings about the DSP; empty: none are kept
+  int threads = 0;         // of the DSP; 0: all
+  // The host's part of each product's columns, in [0, 1): it computes them while the DSP does the others, to the same
+  // bits. 0: none. Where the matrix unit is used, none either.
+  double host_share = 0;
+  std::function<Status()> on_part = {};  // before each part of a product that the host computes; an error ends the run
   std::function<void(const std::string&)> warn = {};  // a line for everything that differs from the request
 };
 
@@ -56,6 +62,7 @@ struct HexagonCounters {
   int64_t batches = 0, dsp_ops = 0, host_ops = 0;  // host_ops: of runs placed on the accelerator
   int64_t maps = 0, unmaps = 0, mapped_bytes = 0;  // slabs; bytes summed over maps
   int64_t maps_beside = 0;  // mappings and unmappings that the DSP served while one of its batches ran
+  int64_t host_parts = 0;   // of divided products, that the host has computed
   int64_t packets = 0;      // instruction packets, counted by the emulator
   int64_t lines = 0;        // cache lines of 32 bytes that the DSP maintained for the host
   int64_t sessions_opened = 0;

@@ -1,8 +1,5 @@
 #include "devices/hexagon/library.h"
 
-#include <dlfcn.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -11,7 +8,9 @@
 #include <system_error>
 #include <thread>
 
+#include "base/os.h"
 #include "base/pages.h"
+#include "base/system.h"
 #include "devices/hexagon/session.h"
 #include "devices/hexagon/wire.h"
 
@@ -25,16 +24,8 @@ constexpr int kServingStack = 128 << 10;  // bytes, of the DSP's threads that se
 
 // Where this program's files are: of an app, whose program is the system's, where the library that holds this code is.
 std::string own_folder() {
-  Dl_info info{};
-  std::string file;
-  if (::dladdr(reinterpret_cast<const void*>(&aee_name), &info) != 0 && info.dli_fname != nullptr)
-    file = info.dli_fname;
-  if (file.find(".so") == std::string::npos) {
-    char path[4096];
-    const ssize_t n = ::readlink("/proc/self/exe", path, sizeof path);
-    file.assign(path, n > 0 ? static_cast<size_t>(n) : 0);
-  }
-  return file.substr(0, file.rfind('/') + 1);
+  const std::string file = os::file_of_code(reinterpret_cast<const void*>(&aee_name));
+  return file.contains(".so") ? file.substr(0, file.rfind('/') + 1) : program_folder() + '/';
 }
 
 // Sessions belong to the process, so all devices of it must ask the same object.
@@ -152,16 +143,15 @@ Result<std::shared_ptr<Library>> Library::open(const std::string& path) {
 
 Status Library::load(const std::string& path) {
   path_ = path;
-  handle_ = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  std::string text;  // "FILE: what is wrong", by the system; one line
+  handle_ = os::load_library(path, text);
   if (handle_ == nullptr) {
-    // "FILE: what is wrong", by the system; one line.
-    std::string text = ::dlerror();
     std::ranges::replace(text, '\n', ' ');
     return failed("{}", text);
   }
   const char* missing = nullptr;
   const auto find = [&]<class F>(F*& function, const char* name) {
-    function = reinterpret_cast<F*>(::dlsym(handle_, name));
+    function = reinterpret_cast<F*>(os::symbol(handle_, name));
     if (function == nullptr) missing = name;
   };
   find(rpcmem_alloc, "rpcmem_alloc");
@@ -174,11 +164,11 @@ Status Library::load(const std::string& path) {
   find(close_handle, "remote_handle64_close");
   find(session_control, "remote_session_control");
   if (missing != nullptr) return failed("{}: it has no function {}", path, missing);
-  handle_control = reinterpret_cast<remote_handle64_control_fn*>(::dlsym(handle_, "remote_handle64_control"));
-  ask_dsp_ = reinterpret_cast<remote_handle_control_fn*>(::dlsym(handle_, "remote_handle_control"));
-  standin_error_ = reinterpret_cast<const char* (*)()>(::dlsym(handle_, "llada_standin_error"));
-  standin_space_ = reinterpret_cast<int (*)(uint32_t)>(::dlsym(handle_, "llada_standin_space"));
-  standin_sync_ = reinterpret_cast<int (*)(int, int)>(::dlsym(handle_, "llada_standin_sync"));
+  handle_control = reinterpret_cast<remote_handle64_control_fn*>(os::symbol(handle_, "remote_handle64_control"));
+  ask_dsp_ = reinterpret_cast<remote_handle_control_fn*>(os::symbol(handle_, "remote_handle_control"));
+  standin_error_ = reinterpret_cast<const char* (*)()>(os::symbol(handle_, "llada_standin_error"));
+  standin_space_ = reinterpret_cast<int (*)(uint32_t)>(os::symbol(handle_, "llada_standin_space"));
+  standin_sync_ = reinterpret_cast<int (*)(int, int)>(os::symbol(handle_, "llada_standin_sync"));
   architecture_ = ask_architecture();
   return {};
 }
@@ -194,10 +184,7 @@ std::optional<uint32_t> Library::ask_architecture() const {
   return (version >> 4) * 10 + (version & 15);
 }
 
-std::string Library::search_path() {
-  const char* path = std::getenv("ADSP_LIBRARY_PATH");
-  return path != nullptr ? path : "";
-}
+std::string Library::search_path() { return os::variable("ADSP_LIBRARY_PATH"); }
 
 std::vector<std::string> Library::modules() const {
   {
@@ -208,7 +195,7 @@ std::vector<std::string> Library::modules() const {
     std::string rest = search_path();
     while (!rest.empty()) {
       const size_t end = std::min(rest.find(';'), rest.size());
-      if (::access((rest.substr(0, end) + "/" + file).c_str(), R_OK) == 0) return true;
+      if (os::may_read(rest.substr(0, end) + "/" + file)) return true;
       rest.erase(0, end + 1);
     }
     return false;

@@ -9,14 +9,16 @@
 
 namespace llada::hexagon {
 
+bool Progress::reached(const Buffer& flags, uint32_t done) {
+  flags.take();
+  const uint32_t seen = std::atomic_ref(reinterpret_cast<WireFlags*>(flags.data())->done);
+  const uint32_t begin = done & 0xffff0000u;
+  return seen - begin >= done - begin && seen - begin <= WIRE_MAX_OPS;
+}
+
 void Progress::wait(size_t op) const {
   using namespace std::chrono_literals;
-  auto& done = reinterpret_cast<WireFlags*>(flags->data())->done;
-  const auto is_done = [&] {
-    flags->take();
-    const uint32_t seen = std::atomic_ref(done), begin = WIRE_DONE(sequence, 0);
-    return seen - begin >= ops_at[op - first - 1] && seen - begin <= WIRE_MAX_OPS;
-  };
+  const auto is_done = [&] { return reached(*flags, WIRE_DONE(sequence, ops_at[op - first - 1])); };
   while (!ended && !(built && (op == first || is_done()))) std::this_thread::sleep_for(20us);
 }
 

@@ -29,6 +29,7 @@ struct Progress {
     ~End() { of->ended = true; }
   };
   void wait(size_t op) const;  // until the program's ops below `op` are done, or the batch has ended
+  static bool reached(const Buffer& flags, uint32_t done);  // the batch and the ops of WIRE_DONE(), or more
 };
 
 class MappedSlabs {

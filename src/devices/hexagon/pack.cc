@@ -17,7 +17,7 @@ namespace {
 constexpr int64_t kBlock = 32, kTile = 32, kVector = 128;
 
 static_assert(sizeof(WireReply) == 120 && sizeof(WireInfo) == 64 && sizeof(WireMap) == 24 && sizeof(WireKv) == 52);
-static_assert(sizeof(WireOp) == 256 && sizeof(WirePrediction) == 32 && sizeof(WireBatch) == 64);
+static_assert(sizeof(WireOp) == 268 && sizeof(WirePrediction) == 32 && sizeof(WireBatch) == 64);
 
 bool is_tile(WireLayout layout) { return layout >= WIRE_TILE_Q4_0; }
 

@@ -1,7 +1,10 @@
 // Ops that wait to become a batch, and the values that must be copied to a batch or the host.
 #pragma once
+#include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <set>
+#include <utility>
 #include <vector>
 
 #include "devices/device.h"
@@ -23,7 +26,29 @@ struct Pending {
   };
   std::vector<Step> steps = {};  // in their order
   std::set<int> again = {};      // slabs that are unmapped and mapped again in the batch, under another number
+
+  bool moves(int slab) const {
+    return std::ranges::any_of(steps, [&](const Step& step) { return step.slab == slab; });
+  }
+  bool maps_once(int slab) const {
+    return !again.contains(slab) &&
+           std::ranges::any_of(steps, [&](const Step& step) { return step.map && step.slab == slab; });
+  }
 };
+
+// A batch's slabs, as far as is known now: those that are not there for all of it, and the others.
+struct PartedSlabs {
+  std::set<int> passing, there;
+};
+inline PartedSlabs part_slabs(const Pending& pending, const std::set<int>& used,
+                              const std::function<bool(int)>& mapped) {
+  PartedSlabs out;
+  for (const int slab : used) (pending.moves(slab) || !mapped(slab) ? out.passing : out.there).insert(slab);
+  // Pinned slabs are awaited where a batch cannot name them all.
+  if (out.passing.size() > kMostSteps)
+    for (const int slab : std::exchange(out.passing, {})) (pending.moves(slab) ? out.passing : out.there).insert(slab);
+  return out;
+}
 
 // The arenas that have a value, as bits; 0: it has not been computed.
 enum Where : uint8_t { kOnHost = 1, kOnDsp = 2 };

@@ -24,16 +24,19 @@ int64_t scratch_of_matrices(int64_t rows, int64_t inputs, int64_t matrices) {
   return matrices * (quantized + padded_rows * 16 + 128) + kWorkers * (padded_inputs / 8 + 128);
 }
 
-// Tiles of 32 keys and 512 values, queries and weights as activations, scores and mixes of 32 rows.
+// Tiles of 32 keys and 512 values, queries and weights as activations, scores and mixes of 32 rows; and what the matrix
+// unit's attention keeps of its queries.
 int64_t scratch_of_attention(int64_t heads, int64_t head_dim) {
   const int64_t values = head_dim / 32 * (int64_t{34} << 10), queries = 64 * head_dim + (int64_t{8} << 10);
   const int64_t scores = int64_t{96} << 10;
-  return kWorkers * (values + queries + scores + heads * 32 * (head_dim + 2) * 4 + (int64_t{16} << 10));
+  constexpr int64_t kUnit = int64_t{268} << 10;
+  return kUnit + kWorkers * (values + queries + scores + heads * 32 * (head_dim + 2) * 4 + (int64_t{16} << 10));
 }
 
 }  // namespace
 
-HexagonReserve hexagon_reserve(const Program& program, std::span<const WeightInfo> infos, int64_t positions) {
+HexagonReserve hexagon_reserve(const Program& program, std::span<const WeightInfo> infos, int64_t positions,
+                               bool divides) {
   const int64_t rows = program.shape.rows;
   HexagonReserve r{.process = kProcess, .arena = plan_values(program).bytes, .scratch = kFirstScratch};
   // Per row and row set: position, token, range of keys, span, how it is guided, a prediction.
@@ -51,10 +54,15 @@ HexagonReserve hexagon_reserve(const Program& program, std::span<const WeightInf
       crossing = std::max(crossing, rows * columns * 4);
     }
     switch (op.kind) {
-      case OpKind::matmul:
+      case OpKind::matmul: {
+        int64_t columns = dims(0)[0] + 3 * 32;  // with the ends of lines
+        for (size_t i = 0; i < 3; ++i)
+          if (op.weight[i] != kNoWeight) columns += dims(i)[1];
+        if (divides) r.divided = std::max(r.divided, rows * columns * 4 * 5 / 4 + (int64_t{2} << 20));
         scratch = scratch_of_matrices(rows, dims(0)[0],
                                       std::ranges::count_if(op.weight, [](WeightId w) { return w != kNoWeight; }));
         break;
+      }
       case OpKind::rope:
         if (rotated.emplace(op.rows, op.attributes).second) table += rows * program.rope(op).rotary * 4;
         break;

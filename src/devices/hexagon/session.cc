@@ -50,9 +50,11 @@ struct Session::Worker {
 };
 
 std::string describe(const WireReply& reply) {
-  constexpr const char* kNames[] = {"done",        "bad batch",         "bad op",
-                                    "bad ref",     "unsupported",       "map refused",
-                                    "busy buffer", "scratch too small", "no matrix unit"};
+  constexpr const char* kNames[] = {"done",           "bad batch",
+                                    "bad op",         "bad ref",
+                                    "unsupported",    "map refused",
+                                    "busy buffer",    "scratch too small",
+                                    "no matrix unit", "no columns of the host"};
   return fmt::format("op {}: {} (detail {})", reply.op,
                      reply.status < std::size(kNames) ? kNames[reply.status] : "unknown status", reply.detail);
 }

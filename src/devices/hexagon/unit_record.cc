@@ -1,10 +1,10 @@
 #include "devices/hexagon/unit_record.h"
 
 #include <fmt/format.h>
-#include <sys/utsname.h>
 
 #include "base/file.h"
 #include "base/fnv.h"
+#include "base/system.h"
 #include "devices/hexagon/session.h"
 
 namespace llada::hexagon {
@@ -34,10 +34,8 @@ uint64_t module_hash(const Library& library, const std::string& module) {
 }  // namespace
 
 UnitRecords::UnitRecords(const std::string& folder, const Library& library, const Session& session) : folder_(folder) {
-  utsname system{};
-  ::uname(&system);
-  identity_ = fmt::format("v{} {} {:016x} {} {}", library.architecture().value_or(0), session.module(),
-                          module_hash(library, session.module()), system.release, system.version);
+  identity_ = fmt::format("v{} {} {:016x} {}", library.architecture().value_or(0), session.module(),
+                          module_hash(library, session.module()), kernel_version());
 }
 
 UnitRecord UnitRecords::read() const {

@@ -15,7 +15,7 @@
 #include <stdint.h>
 
 #define WIRE_MAGIC 0x4c4c4432u /* "2DLL" */
-#define WIRE_VERSION 9u
+#define WIRE_VERSION 10u
 #define WIRE_BUFFERS 256 /* buffers mapped at a time */
 #define WIRE_MAX_OPS 4096
 #define WIRE_MAX_ROWS 1024 /* rows of a step */
@@ -64,7 +64,8 @@ enum WireStatus {
   WIRE_MAP_REFUSED = 5, /* the DSP's system refused the mapping; detail: its error number */
   WIRE_BUSY_BUFFER = 6, /* map: the number is in use; unmap: a batch that runs names the buffer */
   WIRE_NO_SCRATCH = 7,  /* the scratch is too small; detail: bytes that this batch needs */
-  WIRE_NO_UNIT = 8      /* run: the matrix unit was not given (detail 0), or a sampled sum is wrong (detail 1) */
+  WIRE_NO_UNIT = 8,     /* run: the matrix unit was not given (detail 0), or a sampled sum is wrong (detail 1) */
+  WIRE_NO_PART = 9      /* run: the host said that its columns of a product will not come */
 };
 
 enum WireCheck {
@@ -88,7 +89,7 @@ typedef struct WireReply {
   uint32_t detail;
   uint64_t sequence;         /* run: that of the batch */
   uint64_t packets;          /* run, emulator only: instruction packets of all threads together; otherwise 0 */
-  uint32_t microseconds[16]; /* run: by kind of op */
+  uint32_t microseconds[16]; /* run: by kind of op, show and join as matmul */
   uint32_t maps_beside;      /* run: mappings and unmappings that were done while the batch ran */
   uint32_t check_packets;    /* run, emulator only: packets until the first op began, not among `packets` */
   uint64_t cycles;           /* run: of the processor's clock, from the batch's arrival to its end; 0: not counted */
@@ -109,10 +110,10 @@ typedef struct WireInfo {
   uint32_t reserved[6];
 } WireInfo;
 
-/* Units that may compute products of matmul beside the vector unit's integers, which define them (dsp/activations.h)
-   and which every module has: docs/lab/hexagon-dsp.md, "A matrix unit". */
+/* Units that may compute products of matmul and head, and attention, beside the vector unit's integers. Those define
+   them (dsp/activations.h), and every module has them: docs/lab/hexagon-dsp.md, "A matrix unit". */
 enum WireUnit {
-  WIRE_UNIT_MATRIX = 1 /* a matrix unit in FP16, for matmul of any number of rows: within the bound of
+  WIRE_UNIT_MATRIX = 1 /* a matrix unit in FP16, for any number of rows: within the bounds of
                           tests/hexagon_dsp/unit_bound.h, not bit for bit. Offered once it was voted for */
 };
 
@@ -150,7 +151,9 @@ enum WireKind {
   WIRE_ROUTE = 11,
   WIRE_EXPERTS = 12,
   WIRE_GUIDE = 13,
-  WIRE_HEAD = 14
+  WIRE_HEAD = 14,
+  WIRE_SHOW = 15, /* these two stand around a matmul whose last columns are the host's */
+  WIRE_JOIN = 16
 };
 
 /* How a weight lies in its buffer; a weight starts on a multiple of 128 bytes.
@@ -210,7 +213,7 @@ typedef struct WireKv {
    select_rows  in[0], out[0], columns; source_rows = rows of in[0]; index = int32 row of in[0] per row
    rms_norm     in[0], out[0] (may be the same), columns; weight[0]; parameter = epsilon
    head_norm    in[0] in place; heads, head_dim; weight[0] (head_dim values); parameter = epsilon
-   matmul       in[0], columns = inputs; weight[0..2], out[0..2]
+   matmul       in[0], columns = inputs; weight[0..2], out[0..2], pitch[0..2]
    rope         in[0] in place, columns; heads, head_dim, rotary, rope_adjacent; table = per row rotary / 2 cosines,
                 then rotary / 2 sines (F32)
    store_kv     in[0] keys, in[1] values, columns = heads * head_dim of kv; kv; index = int32 position per row;
@@ -222,6 +225,9 @@ typedef struct WireKv {
    add          in[0] += in[1], columns
    add_bias     in[0] += weight[0], columns
    guide        in[0], out[0], columns; source_rows = rows of in[0]; index = WireGuide per row
+   show         out[0] = in[0], columns, written back to memory: once the op is done (WireFlags), the host may read it
+   join         waits for the host (WireFlags::joined), then copies in[0], columns, which the host has written and the
+                DSP never does, to out[0] with pitch[0]
    head         in[0], columns = inputs; weight[0]; predictions = WirePrediction per row; out_of_softmax and
                 never_sampled = int32 token lists; logits (may be absent) = rows x outputs of F32 */
 typedef struct WireOp {
@@ -239,6 +245,7 @@ typedef struct WireOp {
   WireRef predictions, logits;
   WireRef out_of_softmax, never_sampled;
   uint32_t out_of_softmax_count, never_sampled_count; /* the former at most 64 */
+  uint32_t pitch[3]; /* floats from a row of out[i] to the next, whose other columns stay; 0: its columns */
 } WireOp;
 
 /* With `max` the largest logit among the tokens that take part in the softmax and t its (first) token:
@@ -286,8 +293,9 @@ typedef struct WirePassing {
 typedef struct WireFlags {
   uint32_t done; /* by the DSP: WIRE_DONE; of an earlier batch, or 0, until the first op is done */
   uint32_t reserved[15];
-  uint32_t stop; /* by the host: 1: a buffer that the batch waits for will not come */
-  uint32_t reserved2[15];
+  uint32_t stop;   /* by the host: 1: a buffer, or the host's columns, that the batch waits for will not come */
+  uint32_t joined; /* by the host: WIRE_DONE: joins among the ops before that one may go on; `stop` is its neighbour */
+  uint32_t reserved2[14];
 } WireFlags;
 
 typedef struct WireBatch {

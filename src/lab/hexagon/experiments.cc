@@ -99,14 +99,18 @@ Result<Product> Product::make(const std::shared_ptr<Library>& library, const std
   return p;
 }
 
-Result<Product::Run> Product::run(uint32_t threads, int64_t rows) {
+Product::Work Product::work(int64_t rows) const {
   const auto x = static_cast<uint32_t>(weight_bytes_), y = x + static_cast<uint32_t>(kRows * kInputs * 4);
   WireOp op = empty_op(WIRE_MATMUL, static_cast<uint32_t>(rows), kInputs);
   op.in[0] = {number_, x}, op.out[0] = {number_, y};
   op.weight[0] = {{number_, 0}, WIRE_TILE_Q4_0, kInputs, static_cast<uint32_t>(outputs_)};
+  return {op, buffer_, scratch_, kScratch};
+}
+
+Result<Product::Run> Product::run(uint32_t threads, int64_t rows) {
   const double begin = now_us();
   LLADA_TRY(const WireReply reply,
-            run_op(*session_, op, number_, *buffer_,
+            run_op(*session_, work(rows).op, number_, *buffer_,
                    {.scratch = {number_, scratch_}, .scratch_bytes = kScratch, .threads = threads}));
   return Run{now_us() - begin, static_cast<double>(reply.microseconds[WIRE_MATMUL]), reply.cycles, reply.packets};
 }

@@ -26,6 +26,14 @@ class Product {
   // threads 0: all. rows: at most kRows.
   Result<Run> run(uint32_t threads, int64_t rows = kRows);
 
+  // The op of run(), in its buffer, and where its scratch lies there.
+  struct Work {
+    WireOp op;
+    std::shared_ptr<Buffer> buffer;
+    uint32_t scratch, scratch_bytes;
+  };
+  Work work(int64_t rows = kRows) const;
+
   struct Check {
     double worst_error = 0;                          // of all sums
     uint64_t hash = 0;                               // of the sums' bits: equal on every machine if the arithmetic is

@@ -1,8 +1,8 @@
 // The self-test of a matrix unit, through one session that has voted for it. First come sums of integers, which are
-// exact whatever the accumulator, then widened weights, read back by rows of one number. Products of all formats are
-// held to the vector unit's integers. One product is repeated on all threads, and its bits may not change. Last come
-// times by rows. The first part that says no ends it. Who calls it keeps the mark that it began
-// (devices/hexagon/unit_record.h).
+// exact whatever the accumulator, then widened weights, read back by rows of one number. Products of all formats,
+// the head's logits and attention of all head sizes are held to the vector unit's integers. One attention and one
+// product are repeated on all threads, and their bits may not change. Last come times by rows. The first part that
+// says no ends it. Who calls it keeps the mark that it began (devices/hexagon/unit_record.h).
 #pragma once
 #include <string>
 #include <vector>
@@ -12,8 +12,9 @@
 namespace llada::hexagon {
 
 struct UnitTrialSize {
-  int64_t inputs = 4096, outputs = 4096;  // of the products that are timed; multiples of 32
-  int64_t rows = 128;                     // at most
+  int64_t inputs = 4096, outputs = 4096;    // of the products that are timed; multiples of 32
+  int64_t rows = 128;                       // at most
+  int64_t attention_rows = 33, keys = 600;  // of the head, too; of attention
   int repetitions = 200, timed = 5;
   double deadline_s = 30;  // of each call
 };

@@ -1,25 +1,16 @@
 #include "serve/http/access.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
 #include <cctype>
 
+#include "base/sockets.h"
 #include "formats/printable.h"
 
 namespace llada::serve {
 namespace {
 
-bool is_ipv4(const std::string& host) {
-  in_addr address;
-  return ::inet_pton(AF_INET, host.c_str(), &address) == 1;
-}
-
 // A link-local address may have a zone, fe80::1%eth0.
-bool is_ipv6(const std::string& host) {
-  in6_addr address;
-  return ::inet_pton(AF_INET6, host.substr(0, host.find('%')).c_str(), &address) == 1;
-}
+bool is_ipv6(const std::string& host) { return os::is_ipv6(host.substr(0, host.find('%'))); }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_lower_or_digit(char c) { return (c >= 'a' && c <= 'z') || is_digit(c); }
@@ -99,7 +90,7 @@ std::string host_and_port(std::string_view host, int port) {
 bool is_loopback(std::string_view host) {
   const std::string name = lower(host);
   return name == "localhost" || name.ends_with(".localhost") || name == "::1" ||
-         (is_ipv4(name) && name.starts_with("127."));
+         (os::is_ipv4(name) && name.starts_with("127."));
 }
 
 Result<HostNames> HostNames::parse(const std::vector<std::string>& names) {
@@ -120,7 +111,7 @@ Result<HostNames> HostNames::parse(const std::vector<std::string>& names) {
 bool HostNames::allows(std::string_view host) const {
   if (any_) return true;
   const auto name = name_of_host(host);
-  return name && (is_ipv4(*name) || is_ipv6(*name) || is_loopback(*name) || names_.contains(*name));
+  return name && (os::is_ipv4(*name) || is_ipv6(*name) || is_loopback(*name) || names_.contains(*name));
 }
 
 Result<Origins> Origins::parse(const std::vector<std::string>& given) {

@@ -1,14 +1,12 @@
 #include "serve/http/beast_connection.h"
 
-#include <poll.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
 
+#include "base/sockets.h"
 #include "serve/http/access.h"
 
 namespace llada::serve {
@@ -210,10 +208,9 @@ void Connection::watch() {
 }
 
 void Connection::look() {
-  pollfd socket{socket_.native_handle(), POLLIN | POLLRDHUP, 0};
-  if (::poll(&socket, 1, 0) == 0) return watch();
-  if ((socket.revents & (POLLERR | POLLHUP | POLLNVAL)) != 0) return lost();
-  if ((socket.revents & POLLRDHUP) != 0 && !may_be_there()) return lost();
+  const os::Peer peer = os::look_at_peer(static_cast<os::Socket>(socket_.native_handle()));
+  if (peer == os::Peer::silent) return watch();
+  if (peer == os::Peer::lost || (peer == os::Peer::ended && !may_be_there())) return lost();
   // Reading does not wait any more, so the socket is looked at again: soon after an interim reply or a ping was sent,
   // which a client that has gone answers with a reset; otherwise now and then.
   watching_ = true;
@@ -248,8 +245,7 @@ bool Connection::may_be_there() {
 // False: the client has gone.
 bool Connection::send_interim() {
   constexpr std::string_view kInterim = "HTTP/1.1 100 Continue\r\n\r\n";
-  const ssize_t sent = ::send(socket_.native_handle(), kInterim.data(), kInterim.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
-  return sent == std::ssize(kInterim) || (sent < 0 && (errno == EAGAIN || errno == EINTR));
+  return os::send_now(static_cast<os::Socket>(socket_.native_handle()), kInterim);
 }
 
 void Connection::set_head(const HttpReply& reply, bool chunked) {

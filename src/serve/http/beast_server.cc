@@ -1,16 +1,15 @@
 // The server over Boost.Asio: accepts on a port or a UNIX socket, keeps the number of connections in bounds, and runs
 // the loop that serves them all on one thread.
-#include <netinet/tcp.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
 #include <future>
 #include <thread>
 
+#include "base/os.h"
+#include "base/sockets.h"
 #include "serve/http/access.h"
 #include "serve/http/beast_connection.h"
+#include "serve/http/local_endpoint.h"
 
 namespace llada::serve {
 namespace {
@@ -32,10 +31,10 @@ int port_of(const Endpoint& endpoint) {
 struct Listener {
   explicit Listener(asio::io_context& io) : acceptor(io), retry(io) {}
 
-  Failure open(const Endpoint& endpoint, bool reuse) {
+  Failure open(const Endpoint& endpoint, bool port) {
     Failure failure;
     if (acceptor.open(endpoint.protocol(), failure)) return failure;
-    if (reuse && acceptor.set_option(asio::socket_base::reuse_address(true), failure)) return failure;
+    if (port) os::claim_port(static_cast<os::Socket>(acceptor.native_handle()));
     if (acceptor.bind(endpoint, failure)) return failure;
     return acceptor.listen(asio::socket_base::max_listen_connections, failure);
   }
@@ -45,13 +44,13 @@ struct Listener {
 };
 
 // Whether the path is a socket that a server left behind: nobody listens there.
-bool is_left_behind(const std::string& path) {
-  struct stat found;
-  if (::lstat(path.c_str(), &found) != 0 || !S_ISSOCK(found.st_mode)) return false;
+bool is_left_behind(const std::string& path, const Endpoint& endpoint) {
+  const auto found = os::link_info(path);
+  if (!found || found->kind != os::FileKind::socket) return false;
   asio::io_context io;
-  asio::local::stream_protocol::socket socket(io);
+  StreamProtocol::socket socket(io);
   Failure failure;
-  return socket.connect(asio::local::stream_protocol::endpoint(path), failure) == asio::error::connection_refused;
+  return socket.connect(endpoint, failure) == asio::error::connection_refused;
 }
 
 class BeastServer : public Server {
@@ -80,9 +79,8 @@ class BeastServer : public Server {
     io_.stop();
     if (thread_.joinable()) thread_.join();
     host_->loop->close();
-    struct stat found;
-    if (!socket_path_.empty() && ::lstat(socket_path_.c_str(), &found) == 0 && found.st_ino == socket_file_)
-      ::unlink(socket_path_.c_str());
+    const auto found = socket_path_.empty() ? std::nullopt : os::link_info(socket_path_);
+    if (found && found->number == socket_file_) os::remove(socket_path_);
   }
 
   int port() const override { return port_; }
@@ -135,7 +133,8 @@ class BeastServer : public Server {
         end.port(static_cast<unsigned short>(port_));
         auto listener = std::make_unique<Listener>(io_);
         failure = listener->open(end, true);
-        if (failure == asio::error::address_family_not_supported || failure.value() == EADDRNOTAVAIL) {
+        if (failure == asio::error::address_family_not_supported ||
+            failure == boost::system::errc::address_not_available) {
           absent = std::exchange(failure, {});
           continue;
         }
@@ -151,18 +150,18 @@ class BeastServer : public Server {
   }
 
   Failure listen_on(const std::string& path) {
-    if (path.size() >= 108) return asio::error::name_too_long;
-    const Endpoint endpoint = asio::local::stream_protocol::endpoint(path);
+    Failure failure;
+    const Endpoint endpoint = local_endpoint(path, failure);
+    if (failure) return failure;
     auto listener = std::make_unique<Listener>(io_);
-    Failure failure = listener->open(endpoint, false);
-    if (failure == asio::error::address_in_use && is_left_behind(path)) {
-      ::unlink(path.c_str());
+    failure = listener->open(endpoint, false);
+    if (failure == asio::error::address_in_use && is_left_behind(path, endpoint)) {
+      os::remove(path);
       listener = std::make_unique<Listener>(io_);
       failure = listener->open(endpoint, false);
     }
     if (failure) return failure;
-    struct stat made;
-    if (::lstat(path.c_str(), &made) == 0) socket_path_ = path, socket_file_ = made.st_ino;
+    if (const auto made = os::link_info(path)) socket_path_ = path, socket_file_ = made->number;
     listeners_.push_back(std::move(listener));
     return {};
   }
@@ -182,7 +181,8 @@ class BeastServer : public Server {
       if (!listener.acceptor.is_open()) return;
       // No descriptor was left: whoever asks nothing keeps nobody out.
       if (failure) {
-        const bool full = failure.value() == EMFILE || failure.value() == ENFILE;
+        const bool full = failure == boost::system::errc::too_many_files_open ||
+                          failure == boost::system::errc::too_many_files_open_in_system;
         if (!full || host_->idle.empty()) return accept_later(listener, std::chrono::milliseconds(50));
         ++host_->pushed_out;
         host_->idle.front()->close();
@@ -219,13 +219,7 @@ class BeastServer : public Server {
     };
     set(asio::ip::tcp::no_delay(true));
     set(asio::socket_base::send_buffer_size(host_->limits.send_buffer_bytes));
-    set(asio::socket_base::keep_alive(true));
-    using Idle = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPIDLE>;
-    using Interval = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPINTVL>;
-    using Count = asio::detail::socket_option::integer<IPPROTO_TCP, TCP_KEEPCNT>;
-    set(Idle(60));
-    set(Interval(15));
-    set(Count(4));
+    os::probe_peer(static_cast<os::Socket>(socket.native_handle()), 60, 15, 4);
   }
 
   void accept_later(Listener& listener, std::chrono::milliseconds pause) {
@@ -243,7 +237,7 @@ class BeastServer : public Server {
   int port_ = 0;
   std::vector<std::string> addresses_;
   std::string socket_path_;  // empty: no UNIX socket
-  ino_t socket_file_ = 0;
+  uint64_t socket_file_ = 0;
   std::thread thread_;
 };
 

@@ -1,7 +1,6 @@
 #include "serve/http/http.h"
 
-#include <array>
-#include <ctime>
+#include <chrono>
 
 #include "formats/printable.h"
 
@@ -13,23 +12,37 @@ int hex_digit(char c) {
   return c >= '0' && at != std::string_view::npos ? static_cast<int>(at) : -1;
 }
 
-// A format of strftime, in UTC.
-std::string utc(const char* format, std::chrono::system_clock::time_point time) {
-  const std::time_t seconds = std::chrono::system_clock::to_time_t(std::chrono::floor<std::chrono::seconds>(time));
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  std::array<char, 64> text{};
-  return {text.data(), std::strftime(text.data(), text.size(), format, &parts)};
-}
+struct Utc {
+  explicit Utc(std::chrono::system_clock::time_point time)
+      : day(std::chrono::floor<std::chrono::days>(time)),
+        date(day),
+        clock(std::chrono::floor<std::chrono::milliseconds>(time - day)) {}
+
+  std::chrono::sys_days day;
+  std::chrono::year_month_day date;
+  std::chrono::hh_mm_ss<std::chrono::milliseconds> clock;
+};
 
 }  // namespace
 
 std::string timestamp(std::chrono::system_clock::time_point time) {
-  const auto ms = std::chrono::floor<std::chrono::milliseconds>(time.time_since_epoch()).count() % 1000;
-  return utc("%FT%T", time) + fmt::format(".{:03}Z", ms);
+  const Utc utc(time);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", static_cast<int>(utc.date.year()),
+                     static_cast<unsigned>(utc.date.month()), static_cast<unsigned>(utc.date.day()),
+                     utc.clock.hours().count(), utc.clock.minutes().count(), utc.clock.seconds().count(),
+                     utc.clock.subseconds().count());
 }
 
-std::string http_date(std::chrono::system_clock::time_point time) { return utc("%a, %d %b %Y %H:%M:%S GMT", time); }
+std::string http_date(std::chrono::system_clock::time_point time) {
+  constexpr const char* kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+  constexpr const char* kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                     "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  const Utc utc(time);
+  return fmt::format("{}, {:02} {} {:04} {:02}:{:02}:{:02} GMT", kDays[std::chrono::weekday(utc.day).c_encoding()],
+                     static_cast<unsigned>(utc.date.day()), kMonths[static_cast<unsigned>(utc.date.month()) - 1],
+                     static_cast<int>(utc.date.year()), utc.clock.hours().count(), utc.clock.minutes().count(),
+                     utc.clock.seconds().count());
+}
 
 std::string log_line(const Json& fields) {
   Json line = {{"ts", timestamp(std::chrono::system_clock::now())}};

@@ -1,12 +1,6 @@
-// One answer on the page: its cells, the line below them, and the slider over its frames once it is done.
+// One answer on the page: its cells, the line below them, and once it is done the slider over its frames, and its text
+// as a reader wants it where it has Markdown or formulas.
 "use strict";
-
-function make(tag, className, text) {
-  const element = document.createElement(tag);
-  if (className) element.className = className;
-  if (text !== undefined) element.textContent = text;
-  return element;
-}
 
 // Below one half a token was a guess; above nine tenths the usual thresholds would accept it. As in `llada run --live`.
 function levelOf(confidence) {
@@ -18,6 +12,7 @@ class AnswerView {
     this.recording = new Recording();
     this.spans = [];
     this.shown = -1;  // the frame that is painted
+    this.plain = false;  // true: the answer has a form, so that no character of it is Markdown
     this.root = make("div", "answer");
     this.cells = make("div", "cells");
     this.cells.setAttribute("aria-hidden", "true");  // the finished text is announced instead
@@ -89,19 +84,50 @@ class AnswerView {
     if (cells >= 0 && recording.finish !== "stopped") this.content = cells;
     if (recording.frames.length > 0) this.show(recording.frames.length - 1);
     this.text.textContent = recording.text;
-    if (cells < 0 || recording.frames.length === 0) this.showPlain();
+    const text = this.plain || this.textOf || recording.finish === "stopped" ? null : formatted(recording.text);
+    if (text) this.addReading("reading", text);
+    else if (cells < 0 || recording.frames.length === 0) this.addReading("cells plain", recording.text);
     this.summary();
     if (recording.frames.length > 1) this.addReplay();
-    this.addCopy();
+    if (text && recording.frames.length > 0) this.addConfidence();
+    if (recording.text) this.row().append(copyButton("Copy the answer", () => recording.text));
     if (recording.frames.length > 0) this.addTokens();
   }
 
-  // Where tokens end within a character, the last picture is the text itself; the slider still shows the cells.
-  showPlain() {
-    this.plain = make("div", "cells plain", this.recording.text);
-    this.plain.setAttribute("aria-hidden", "true");
-    this.cells.before(this.plain);
-    this.cells.hidden = true;
+  // The last picture of an answer with formatted text, or of one whose tokens end within a character. The slider
+  // still shows the cells.
+  addReading(className, content) {
+    this.reading = make("div", className);
+    this.reading.append(content);
+    this.cells.before(this.reading);
+    this.showReading(true);
+  }
+
+  showReading(shown) {
+    this.reading.hidden = !shown;
+    this.cells.hidden = shown;
+    this.text.hidden = shown;  // a screen reader has it once
+  }
+
+  addConfidence() {
+    const show = (asCells) => {
+      this.asCells = asCells;
+      button.setAttribute("aria-pressed", String(asCells));
+      this.pause();
+      this.seek(this.recording.frames.length - 1);
+    };
+    const button = makeButton("quiet small", "Confidence", () => {
+      show(!this.asCells);
+      kept.set("cells", this.asCells);  // the next answers are shown likewise
+    });
+    show(kept.get("cells", false));
+    button.title = "The tokens in the colours of how sure the model was of each";
+    this.row().append(button);
+  }
+
+  // The row of buttons below the answer.
+  row() {
+    return this.root.querySelector(".replay") || this.root.appendChild(make("div", "replay"));
   }
 
   summary() {
@@ -125,9 +151,7 @@ class AnswerView {
     this.root.setAttribute("aria-busy", "false");
     const box = make("div", "error failed");
     box.setAttribute("role", "alert");
-    const button = make("button", "quiet small retry", "Retry");
-    button.type = "button";
-    button.addEventListener("click", retry);
+    const button = makeButton("quiet small retry", "Retry", retry);
     box.append(make("p", "", error.message), button);
     this.line.replaceWith(box);
     if (this.recording.frames.length === 0) this.cells.remove();
@@ -140,26 +164,23 @@ class AnswerView {
     this.slider = make("input");
     Object.assign(this.slider, { type: "range", min: 0, max: last, value: last, id: "step-" + AnswerView.next++ });
     label.htmlFor = this.slider.id;
-    this.play = make("button", "quiet small", "Replay");
-    this.play.type = "button";
+    this.play = makeButton("quiet small", "Replay", () => (this.timer ? this.pause() : this.replay()));
     this.slider.addEventListener("input", () => {
       this.pause();
       this.seek(Number(this.slider.value));
     });
-    this.play.addEventListener("click", () => (this.timer ? this.pause() : this.replay()));
     row.append(this.play, label, this.slider);
     this.root.append(row);
   }
 
   seek(frame) {
     const last = this.recording.frames.length - 1;
-    this.slider.value = frame;
-    this.slider.setAttribute("aria-valuetext", `step ${this.recording.frames[frame].step + 1}`);
-    this.show(frame);
-    if (this.plain) {
-      this.plain.hidden = frame !== last;
-      this.cells.hidden = frame === last;
+    if (this.slider) {
+      this.slider.value = frame;
+      this.slider.setAttribute("aria-valuetext", `step ${this.recording.frames[frame].step + 1}`);
     }
+    this.show(frame);
+    if (this.reading) this.showReading(frame === last && !this.asCells);
     if (frame === last) this.line.textContent = this.summaryText;
   }
 
@@ -177,21 +198,10 @@ class AnswerView {
   }
 
   pause() {
+    if (!this.play) return;
     clearInterval(this.timer);
     this.timer = undefined;
     this.play.textContent = "Replay";
-  }
-
-  addCopy() {
-    if (!this.recording.text || !navigator.clipboard) return;
-    const copy = make("button", "quiet small", "Copy");
-    copy.type = "button";
-    copy.addEventListener("click", async () => {
-      await navigator.clipboard.writeText(this.recording.text);
-      copy.textContent = "Copied";
-    });
-    const row = this.root.querySelector(".replay") || this.root.appendChild(make("div", "replay"));
-    row.append(copy);
   }
 
   // What a cell says when pointed at, made only then.

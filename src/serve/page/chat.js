@@ -1,52 +1,5 @@
-// The three tabs: a conversation, two settings on one prompt, gaps in a text. One runs at a time, and Esc stops it.
+// The conversation on the page: asked, edited, asked again, deleted; one answer at a time.
 "use strict";
-
-// running: what Esc and the stop button end.
-class Work {
-  constructor() {
-    this.abort = null;
-  }
-
-  get busy() {
-    return this.abort !== null;
-  }
-
-  stop() {
-    if (this.abort) this.abort.abort();
-  }
-
-  // Runs body(signal), with `button` saying Stop meanwhile.
-  async run(button, body) {
-    const name = button.textContent;
-    this.abort = new AbortController();
-    button.textContent = "Stop";
-    button.classList.add("stop");
-    try {
-      await body(this.abort.signal);
-    } finally {
-      this.abort = null;
-      button.textContent = name;
-      button.classList.remove("stop");
-    }
-  }
-}
-
-// Streams one answer into a view; true when it came to its end. retry(): what the button behind an error does.
-async function streamInto(view, server, path, body, signal, retry) {
-  try {
-    await server.stream(path, { ...body, stream: true, diffusing: "frames" }, signal, (chunk) => view.add(chunk));
-    view.done();
-    return true;
-  } catch (error) {
-    if (signal.aborted) view.done("stopped");
-    else view.fail(error, retry);
-    return false;
-  }
-}
-
-function announce(text) {
-  document.getElementById("announce").textContent = text;
-}
 
 class Chat {
   constructor(page) {
@@ -54,233 +7,298 @@ class Chat {
     this.list = document.getElementById("messages");
     this.input = document.getElementById("prompt");
     this.send = document.getElementById("send");
-    document.getElementById("composer").addEventListener("submit", (event) => {
+    this.views = new WeakMap();  // of exchanges; those seen to form keep their steps while the page is open
+    this.meter = new Meter(page, () => this.wouldSend());
+    const changed = () => this.meter.later();
+    this.form = new AnswerForm(changed);
+    this.tools = new ToolsPanel(changed);
+    const composer = document.getElementById("composer");
+    this.attached = new Attachments(composer, this.input, changed);
+    composer.addEventListener("submit", (event) => {
       event.preventDefault();
       if (page.work.busy) page.work.stop();
       else this.ask();
     });
-    this.input.addEventListener("input", () => this.fit());
-    document.getElementById("new-chat").addEventListener("click", () => this.clear());
+    this.input.addEventListener("input", () => {
+      fit(this.input, 240);
+      changed();
+    });
     for (const sample of document.querySelectorAll(".sample"))
       sample.addEventListener("click", () => {
         if (page.work.busy) return;
         this.type(sample.textContent.replace(/\s+/g, " ").trim());
         this.ask();
       });
-    kept.field(this.input, () => this.fit());
-    this.restore();
+    kept.field(this.input, () => fit(this.input, 240));
+    this.conversations = new Conversations();
+    this.talks = new ConversationList(this);
+    addEventListener("storage", ({ key }) => this.changedElsewhere(key));
+    const last = this.conversations.all.get(kept.get("current", ""));
+    this.show(last || this.conversations.create());
   }
 
-  fit() {
-    this.input.style.height = "auto";
-    this.input.style.height = Math.min(this.input.scrollHeight + 2, 240) + "px";
+  get busy() {
+    if (this.page.work.busy) note("An answer is forming. Stop it first, with Esc.");
+    return this.page.work.busy;
   }
 
   type(text) {
     this.input.value = text;
     kept.set("prompt", text);
-    this.fit();
+    fit(this.input, 240);
+    this.meter.later();
   }
 
-  clear() {
-    this.page.work.stop();
-    this.keep([]);
-    this.failed = undefined;
-    this.list.replaceChildren();
-    document.getElementById("welcome").hidden = false;
+  // Another tab of this page has kept or deleted a conversation.
+  changedElsewhere(key) {
+    const begin = kept.name("talk ");
+    if (key === null || !key.startsWith(begin)) return;
+    const id = key.slice(begin.length), here = id === this.conversation.id;
+    if (here && this.page.work.busy) return;  // it is kept again when the answer is there
+    this.conversations.read(id);
+    const changed = this.conversations.all.get(id);
+    if (here && changed) this.show(changed);
+    else this.talks.paint();
+  }
+
+  begin() {
+    this.show(this.conversations.create());
     this.input.focus();
   }
 
-  // messages: [{role, content}], of an answer with the line below it.
-  keep(messages) {
-    this.messages = messages;
-    kept.set("messages", messages);
-  }
-
-  // A conversation from before a reload: its text, without its steps.
-  restore() {
-    const known = kept.get("messages", []);
-    const usable = Array.isArray(known) && known.every((m) => m && typeof m.content === "string");
-    this.messages = usable ? known : [];
-    document.getElementById("welcome").hidden = this.messages.length > 0;
-    for (const message of this.messages) {
-      if (message.role === "user") {
-        this.addQuestion(message.content);
-      } else {
-        const answer = this.addAnswer();
-        answer.append(make("div", "cells", message.content), make("p", "line", message.line || ""));
-      }
-    }
+  show(conversation) {
+    this.page.work.stop();
+    this.failed = undefined;
+    this.conversation = conversation;
+    kept.set("current", conversation.id);
+    this.list.replaceChildren(...conversation.exchanges.map((exchange) => this.viewOf(exchange).root));
     this.list.scrollTop = this.list.scrollHeight;
+    this.tellConversation();
   }
 
-  addQuestion(text) {
-    const asked = make("article", "message user");
-    asked.append(make("h2", "away", "You"), make("p", "", text));
-    this.list.append(asked);
-    return asked;
+  viewOf(exchange) {
+    if (!this.views.has(exchange)) this.views.set(exchange, new ExchangeView(this, exchange));
+    return this.views.get(exchange);
   }
 
-  addAnswer() {
-    const answered = make("article", "message");
-    answered.append(make("h2", "away", "Answer"));
-    this.list.append(answered);
-    return answered;
+  // Shows the parts of the page that depend on the conversation.
+  tellConversation() {
+    const empty = this.conversation.exchanges.length === 0 && !this.failed;
+    document.getElementById("welcome").hidden = !empty;
+    this.talks.paint();
+    this.meter.later();
+  }
+
+  save(conversation) {
+    conversation.changed = Date.now();
+    if (!this.conversations.put(conversation))
+      note("The browser has no room to keep this conversation: export it, or delete others.");
+    this.tellConversation();
+  }
+
+  // All messages of a request that asks `exchange`, in the conversation that holds it.
+  messages(conversation, exchange) {
+    const at = conversation.exchanges.indexOf(exchange);
+    const before = this.page.single ? []
+        : conversation.exchanges.slice(0, at < 0 ? undefined : at).filter(complete);
+    return [...before, exchange].flatMap(messagesOf);
+  }
+
+  // The meter counts this: the conversation with the typed message.
+  wouldSend() {
+    const question = this.input.value, files = this.attached.files;
+    const draft = { question, files, replies: [] };
+    const typed = question.trim() !== "" || files.length > 0;
+    const messages = typed ? this.messages(this.conversation, draft)
+        : this.page.single ? [] : this.conversation.exchanges.filter(complete).flatMap(messagesOf);
+    const { tools } = this.tools.values();
+    return { messages: this.page.withSystem(messages), ...(tools && { tools }) };
   }
 
   async ask() {
-    const prompt = this.input.value;
-    if (prompt.trim() === "") return;
-    document.getElementById("welcome").hidden = true;
-    for (const article of this.failed || []) article.remove();
+    const question = this.input.value, files = this.attached.files;
+    if (question.trim() === "" && files.length === 0) return;
+    let form;
+    try {
+      form = this.form.values();
+    } catch (error) {
+      note(error.message);
+      return;
+    }
+    if (this.failed) this.failed.root.remove();
     this.failed = undefined;
     this.type("");
-    const asked = this.addQuestion(prompt), answered = this.addAnswer();
-    const view = new AnswerView(answered);
-    answered.scrollIntoView({ block: "nearest" });
-    const question = { role: "user", content: prompt };
-    const messages = this.messages;
-    const before = this.page.single ? [] : messages.map(({ role, content }) => ({ role, content }));
-    await this.page.work.run(this.send, async (signal) => {
-      const body = this.page.chatBody([...before, question]);
-      const retry = () => this.retry(prompt);
-      if (await streamInto(view, this.page.server, "v1/chat/completions", body, signal, retry)) {
-        // Another conversation may have begun meanwhile; an answer that was stopped is not part of this one.
-        if (messages === this.messages)
-          this.keep([...messages, question,
-                     { role: "assistant", content: view.recording.text, line: view.summaryText }]);
-        announce("Answer: " + view.recording.text);
-      } else if (!signal.aborted) {
-        // What failed is still there to be sent, and makes room for what is sent next.
-        this.failed = [asked, answered];
-        if (this.input.value === "") this.type(prompt);
+    this.attached.set([]);
+    const conversation = this.conversation, exchange = { question, files, form, replies: [] };
+    const view = this.viewOf(exchange);
+    this.list.append(view.root);
+    document.getElementById("welcome").hidden = true;
+    view.root.scrollIntoView({ block: "nearest" });
+    const took = await this.answer(conversation, exchange, () => {
+      if (this.page.work.busy) return;
+      this.type(question);
+      this.attached.set(files);
+      this.ask();
+    });
+    if (took === "failed") {
+      // A failed question is back in the field, and its place goes to the next one.
+      this.failed = view;
+      if (this.input.value === "" && this.attached.files.length === 0) {
+        this.type(question);
+        this.attached.set(files);
       }
-    });
-    answered.scrollIntoView({ block: "nearest" });
-  }
-
-  retry(prompt) {
-    if (this.page.work.busy) return;
-    this.type(prompt);
-    this.ask();
-  }
-}
-
-class Compare {
-  constructor(page, list) {
-    this.page = page;
-    this.button = document.getElementById("compare-send");
-    this.sides = ["a", "b"].map((name) => {
-      const side = document.getElementById("side-" + name);
-      const details = make("details", "side-settings");
-      details.append(make("summary", "", "Settings"));
-      const said = make("p", "said", "as the server decides");
-      side.append(details, said);
-      const form = new SettingsForm(details, list, (values) => { said.textContent = describe(values); });
-      const place = side.appendChild(make("div"));
-      return { form, place, said };
-    });
-    if (list.presets.some((preset) => preset.name === "exact")) {
-      this.sides[1].form.preset.value = "exact";
-      this.sides[1].form.tellChanged();
+      return;
     }
-    const prompt = document.getElementById("compare-prompt");
-    kept.field(prompt);
-    if (prompt.value === "") prompt.value = kQuestion;
-    document.getElementById("compare-form").addEventListener("submit", (event) => {
-      event.preventDefault();
-      if (page.work.busy) page.work.stop();
-      else this.run();
+    conversation.exchanges.push(exchange);
+    this.save(conversation);
+  }
+
+  // Streams one answer to the end of an exchange: "done", "stopped" or "failed".
+  async answer(conversation, exchange, retry) {
+    const view = this.viewOf(exchange), article = view.newAnswer(), answer = new AnswerView(article);
+    answer.plain = exchange.form !== null;
+    article.scrollIntoView({ block: "nearest" });
+    let took = "failed";
+    await this.page.work.run(this.send, async (signal) => {
+      const llada = { ...this.page.settings.values(), ...exchange.form };
+      let tools;
+      try {
+        tools = this.tools.values();
+      } catch (error) {
+        answer.fail(error, retry);
+        return;
+      }
+      const body = { ...this.page.chatBody(this.messages(conversation, exchange), llada), ...tools };
+      const done = await streamInto(answer, this.page.server, "v1/chat/completions", body, signal, retry);
+      if (!done && !signal.aborted) return;
+      took = done ? "done" : "stopped";
+      const { text, calls } = answer.recording;
+      const reply = { role: "assistant", content: text, line: answer.summaryText };
+      if (!done) reply.stopped = true;
+      else if (calls.length > 0) reply.calls = calls;
+      exchange.replies = [...exchange.replies, reply];
+      view.paintReplies(new Map([...view.views, [reply, answer]]));
+      announce(done && calls.length > 0 ? "The model calls " + calls.map((call) => call.name).join(", ")
+                                        : "Answer: " + text);
     });
+    view.root.scrollIntoView({ block: "end" });
+    return took;
   }
 
-  retry() {
-    if (!this.page.work.busy) this.run();
-  }
-
-  async run() {
-    const prompt = document.getElementById("compare-prompt").value;
-    if (prompt.trim() === "") return;
-    const views = this.sides.map((side) => {
-      side.place.replaceChildren();
-      return new AnswerView(side.place);
+  // Answers an exchange of the conversation anew behind the first `count` of its replies. Until that is done its
+  // former replies stay.
+  async renew(conversation, exchange, count) {
+    const view = this.viewOf(exchange), former = exchange.replies;
+    exchange.replies = former.slice(0, count);
+    view.paintReplies(view.views);
+    const took = await this.answer(conversation, exchange, () => {
+      if (!this.busy) this.renew(conversation, exchange, count);
     });
-    const messages = [{ role: "user", content: prompt }];
-    await this.page.work.run(this.button, async (signal) => {
-      const body = (i) => this.page.chatBody(messages, this.sides[i].form.values());
-      const one = (i) => streamInto(views[i], this.page.server, "v1/chat/completions", body(i), signal,
-                                    () => this.retry());
-      if (document.getElementById("together").checked) await Promise.all([one(0), one(1)]);
-      else for (const i of [0, 1]) await one(i);
-      if (!signal.aborted)
-        announce(views.map((view, i) => `${"AB"[i]}: ${view.recording.text}. ${view.summaryText || ""}`).join(" "));
-    });
-  }
-}
-
-function describe(values) {
-  const said = Object.entries(values).map(([key, value]) => `${key} ${value}`);
-  return said.length > 0 ? said.join(", ") : "as the server decides";
-}
-
-// The template with what its gaps hold; single tokens may not spell it, since a character can begin in one and end in
-// another.
-function filled(template, spans) {
-  let next = 0;
-  return template.replace(/<mask(:(auto:)?\d+|:auto)?>/g, (gap) => (next < spans.length ? spans[next++].text : gap));
-}
-
-// Of what the shipped model knows.
-const kQuestion = "Fred has 20 puzzles. Ken has 6 more than Fred. Theo has 3 fewer than Ken. "
-                  + "How many puzzles do Fred and Theo have together?";
-const kExample = "Ken has 20+6=<mask:2> puzzles. Theo has 26-3=<mask:2> puzzles.";
-
-class Fill {
-  constructor(page) {
-    this.page = page;
-    this.text = document.getElementById("fill-text");
-    this.button = document.getElementById("fill-send");
-    kept.field(this.text);
-    if (this.text.value === "") this.text.value = kExample;
-    document.getElementById("make-gap").addEventListener("click", () => this.makeGap());
-    document.getElementById("fill-form").addEventListener("submit", (event) => {
-      event.preventDefault();
-      if (page.work.busy) page.work.stop();
-      else this.run();
-    });
+    if (took !== "done" && former.length > count) {
+      const failed = took === "failed" ? view.answers.lastElementChild : null;
+      exchange.replies = former;
+      view.paintReplies(view.views);
+      if (failed) view.answers.append(failed);
+      else note("Stopped: the former answer stays.");
+    }
+    this.save(conversation);
+    return took;
   }
 
-  makeGap() {
-    const length = document.getElementById("gap-length");
-    if (!length.reportValidity() || length.value === "") return;
-    const { selectionStart, selectionEnd } = this.text;
-    this.text.setRangeText(`<mask:${length.value}>`, selectionStart, selectionEnd, "end");
-    kept.set(this.text.id, this.text.value);
-    this.text.focus();
+  // Those behind an exchange whose answers rest on it.
+  after(exchange) {
+    const { exchanges } = this.conversation;
+    return this.page.single ? [] : exchanges.slice(exchanges.indexOf(exchange) + 1);
   }
 
-  retry() {
-    if (!this.page.work.busy) this.run();
+  askedAnewWith(exchange) {
+    return this.conversation.exchanges.includes(exchange) ? this.after(exchange).length : 0;
   }
 
-  async run() {
-    const place = document.getElementById("fill-answer");
-    place.replaceChildren();
-    const view = new AnswerView(place);
-    await this.page.work.run(this.button, async (signal) => {
-      const { gen_length, ...llada } = this.page.settings.values();  // the gaps say how long they are
-      const body = { text: this.text.value, llada, stream_options: { include_usage: true } };
-      const template = body.text;
-      view.textOf = (recording) => filled(template, recording.spans || []);
-      if (!(await streamInto(view, this.page.server, "infill", body, signal, () => this.retry()))) return;
-      announce("Filled: " + view.recording.text);
-      const use = make("button", "quiet small", "Use as the text");
-      use.type = "button";
-      use.addEventListener("click", () => {
-        this.text.value = view.recording.text;
-        this.text.focus();
+  setStale(exchanges) {
+    for (const exchange of exchanges) {
+      exchange.replies = exchange.replies.map((reply) => {
+        if (reply.role !== "assistant") return reply;
+        const stale = { ...reply, stale: true }, views = this.viewOf(exchange).views;
+        if (views.has(reply)) views.set(stale, views.get(reply));
+        return stale;
       });
-      (view.root.querySelector(".replay") || view.root).append(use);
+      this.viewOf(exchange).paintReplies(this.viewOf(exchange).views);
+    }
+  }
+
+  async edit(exchange, question) {
+    if (this.busy) return;
+    const conversation = this.conversation;
+    if (!conversation.exchanges.includes(exchange)) {  // it failed
+      this.type(question);
+      this.attached.set(exchange.files);
+      this.ask();
+      return;
+    }
+    const later = this.after(exchange);
+    exchange.question = question;
+    exchange.replies = [];
+    this.viewOf(exchange).paintQuestion();
+    this.setStale(later);
+    for (const one of [exchange, ...later])
+      if ((await this.renew(conversation, one, 0)) !== "done" || !complete(one)) break;
+  }
+
+  async again(exchange) {
+    if (this.busy) return;
+    const { conversation } = this, later = this.after(exchange);
+    const count = exchange.replies.findLastIndex((reply) => reply.role === "tool") + 1;
+    if ((await this.renew(conversation, exchange, count)) !== "done") return;
+    this.setStale(later);
+    this.save(conversation);
+  }
+
+  async results(exchange, texts) {
+    if (this.busy) return;
+    const { calls } = exchange.replies.at(-1);
+    exchange.replies = [...exchange.replies, ...calls.map(
+        ({ id, name }) => ({ role: "tool", id, name, content: texts.get(id) }))];
+    await this.renew(this.conversation, exchange, exchange.replies.length);
+  }
+
+  remove(exchange) {
+    if (this.busy) return;
+    const conversation = this.conversation, view = this.viewOf(exchange), at = conversation.exchanges.indexOf(exchange);
+    if (at < 0) {  // it failed
+      this.failed = undefined;
+      view.root.remove();
+      this.tellConversation();
+      return;
+    }
+    conversation.exchanges.splice(at, 1);
+    view.root.remove();
+    this.save(conversation);
+    this.input.focus();
+    note("Deleted the question and its answer.", () => {
+      conversation.exchanges.splice(at, 0, exchange);
+      this.save(conversation);
+      this.show(conversation);
     });
   }
+}
+
+// Whether an exchange has its last answer, so that others may follow it.
+function complete(exchange) {
+  const last = exchange.replies.at(-1);
+  return last !== undefined && last.role === "assistant" && !last.stopped && !last.calls;
+}
+
+function messagesOf({ question, files, replies }) {
+  const messages = [{ role: "user", content: withFiles(question, files) }];
+  for (const reply of replies) {
+    if (reply.role === "tool") {
+      messages.push({ role: "tool", tool_call_id: reply.id, content: reply.content });
+    } else if (!reply.stopped) {
+      const calls = reply.calls && reply.calls.map(
+          ({ id, name, arguments: given }) => ({ id, type: "function", function: { name, arguments: given } }));
+      messages.push({ role: "assistant", content: reply.content, ...(calls && { tool_calls: calls }) });
+    }
+  }
+  return messages;
 }

@@ -13,17 +13,24 @@ class Page {
     });
     this.server = new Server(() => this.keyInput.value.trim(), () => this.askForKey());
     this.work = new Work();
+    this.settings = { values: () => ({}) };  // until the list is there
+    const system = document.getElementById("system");
+    kept.field(system);
     this.chat = new Chat(this);
     this.fill = new Fill(this);
-    this.settings = { values: () => ({}) };  // until the list is there
-    kept.field(document.getElementById("system"));
+    this.decide = new Decide(this);
+    system.addEventListener("input", () => this.chat.meter.later());
+  }
+
+  withSystem(messages) {
+    const system = document.getElementById("system").value.trim();
+    return system ? [{ role: "system", content: system }, ...messages] : messages;
   }
 
   chatBody(messages, llada) {
-    const system = document.getElementById("system").value.trim();
     return {
       model: this.model,
-      messages: system ? [{ role: "system", content: system }, ...messages] : messages,
+      messages: this.withSystem(messages),
       stream_options: { include_usage: true },
       llada: llada || this.settings.values(),
     };
@@ -37,6 +44,7 @@ class Page {
       const props = await this.server.get("props");
       this.model = models.data[0].id;
       this.single = props.single_turn === true;
+      this.context = props.n_ctx;
       document.getElementById("single").hidden = !this.single;
       document.getElementById("model").textContent = this.model;
       document.title = "llada: " + this.model;
@@ -44,11 +52,12 @@ class Page {
         this.settings = new SettingsForm(document.getElementById("options"), list, (values) => {
           document.getElementById("changed").textContent = Object.keys(values).length || "";
           kept.set("settings", values);
-        }, kept.get("settings", {}));
+        }, kept.get("settings", {}), kFormKeys);
         this.compare = new Compare(this, list);
       }
       document.getElementById("key-asked").hidden = true;
       this.tell("");
+      this.chat.meter.later();
     } catch (error) {
       if (error.status === 401) return;  // it is said where the key is asked for
       this.tell(error.status === 503 ? "The model is being loaded. You can write meanwhile." : error.message,
@@ -96,6 +105,7 @@ function selectTab(tab) {
     other.tabIndex = selected ? 0 : -1;
     document.getElementById(other.getAttribute("aria-controls")).hidden = !selected;
   }
+  document.querySelector(".legend").hidden = tab.id === "tab-decide";  // it shows no tokens
 }
 
 function listenToTabs() {
@@ -114,14 +124,42 @@ function listenToTabs() {
   }
 }
 
+// Alt and a letter: they are told by their place on the keyboard, since Alt writes other characters on some.
+const kShortcuts = {
+  KeyN: (page) => {
+    selectTab(document.getElementById("tab-chat"));
+    page.chat.begin();
+  },
+  KeyK: (page) => {
+    selectTab(document.getElementById("tab-chat"));
+    const search = document.getElementById("search");
+    if (getComputedStyle(search).visibility === "hidden") page.chat.talks.show(true);
+    search.focus();
+  },
+  KeyO: () => document.getElementById("settings").showModal(),
+  Slash: () => document.getElementById("help").showModal(),
+};
+
 function listenToKeys(page) {
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && !document.getElementById("settings").open) page.work.stop();
+    const dialog = document.querySelector("dialog[open]");
+    if (event.key === "Escape" && !dialog) page.work.stop();
+    if (event.altKey && !event.ctrlKey && !event.metaKey && !dialog && event.code in kShortcuts) {
+      event.preventDefault();
+      kShortcuts[event.code](page);
+    }
+    const { target } = event;
     // An input method's own Enter ends a word, not the message.
-    const sends = event.target.id === "prompt" || event.target.id === "compare-prompt";
+    const sends = target.id === "prompt" || target.id === "compare-prompt";
     if (sends && event.key === "Enter" && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
-      if (!page.work.busy) event.target.form.requestSubmit();
+      if (!page.work.busy) target.form.requestSubmit();
+    }
+    if (target.id === "prompt" && event.key === "ArrowUp" && target.value === "" && !page.work.busy) {
+      const last = page.chat.conversation.exchanges.at(-1);
+      if (!last) return;
+      event.preventDefault();
+      page.chat.viewOf(last).paintEditor();
     }
   });
 }
@@ -129,8 +167,7 @@ function listenToKeys(page) {
 const page = new Page();
 listenToTabs();
 listenToKeys(page);
-document.getElementById("open-settings").addEventListener("click", () => {
-  document.getElementById("settings").showModal();
-});
+for (const name of ["settings", "help"])
+  document.getElementById("open-" + name).addEventListener("click", () => document.getElementById(name).showModal());
 page.open();
 document.getElementById("prompt").focus();

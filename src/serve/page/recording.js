@@ -9,6 +9,7 @@ class Recording {
     this.frames = [];     // {step, masksLeft, forwards, rows, seconds}
     this.begin = 0;       // position of the first cell
     this.text = "";       // what is final so far
+    this.calls = [];      // of functions: {id, name, arguments}
     this.usage = null;
     this.spans = null;    // of infilling, at the end: what each gap holds
     this.finish = null;   // "stop", "length", "stopped" here, or "failed"
@@ -20,6 +21,7 @@ class Recording {
     const choice = chunk.choices && chunk.choices[0];
     if (choice) {
       this.text += (choice.delta && choice.delta.content) || choice.text || "";
+      for (const part of (choice.delta && choice.delta.tool_calls) || []) this.addCall(part);
       if (choice.finish_reason) this.finish = choice.finish_reason;
     }
     if (chunk.usage) this.usage = chunk.usage;
@@ -28,6 +30,15 @@ class Recording {
     // The last event of a stream only sums up.
     const shows = frame && frame.edits && (frame.edits.length > 0 || frame.canvas);
     return shows ? this.addFrame(frame) : [];
+  }
+
+  // A call comes in parts: its name with the first, its arguments piece by piece.
+  addCall(part) {
+    const call = this.calls[part.index] ??= { id: "", name: "", arguments: "" };
+    const said = part.function || {};
+    call.id ||= part.id || "";
+    call.name ||= said.name || "";
+    call.arguments += said.arguments || "";
   }
 
   addFrame(frame) {
@@ -68,6 +79,8 @@ class Recording {
   // is not what the cells say one after the other, as where a character began in one token and ended in the next.
   cellsOfText() {
     const last = this.frames.length - 1;
+    // Calls are not said as the cells write them: all that is written is theirs.
+    if (this.calls.length > 0) return this.histories.findLastIndex((_, cell) => this.at(cell, last).text !== "") + 1;
     let joined = "";
     let cells = 0;
     while (cells < this.histories.length && joined.length < this.text.length)

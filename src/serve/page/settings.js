@@ -1,34 +1,29 @@
 // The form of the decoding options, made from the list that the server sends: a new option needs no change here.
 "use strict";
 
-// What most people look for stands first, in words of its own.
-const kFirst = {
-  gen_length: ["Longest answer", "Tokens of an answer at most. Empty: as long as it needs."],
-  temperature: ["Temperature", "0 takes the best token each time; 0.7 and more make answers vary."],
-};
+const kSwitch = { true: "on", false: "off" };
+const kFirst = ["gen_length", "temperature"];  // most people look for these
 
 class SettingsForm {
   // changed(values): called with values() whenever they are others. before: values to begin with.
+  // without: keys of options that another part of the page asks for.
   // list: {options: [{key, unit, help, group, default, choices}], presets: [{name, options}]}
-  constructor(parent, list, changed, before = {}) {
+  constructor(parent, list, changed, before = {}, without = []) {
     this.inputs = new Map();  // by key
     this.list = list;
     this.changed = changed || (() => {});
     this.root = make("div", "options");
     this.preset = this.choice(["", ...list.presets.map((preset) => preset.name)], "the server's own");
-    const field = this.field("Preset", this.preset, "");
+    const field = makeField("Preset", this.preset, "");
     this.presetHelp = field.querySelector(".help");
     this.root.append(field);
-    for (const key of Object.keys(kFirst)) {
+    for (const key of kFirst) {
       const option = list.options.find((one) => one.key === key);
       if (option) this.root.append(this.fieldOf(option));
     }
-    const others = list.options.filter((option) => !(option.key in kFirst));
+    const others = list.options.filter(({ key }) => !kFirst.includes(key) && !without.includes(key));
     for (const [title, options] of groupsOf(others)) this.root.append(this.group(title, options));
-    const reset = make("button", "quiet", "Reset all");
-    reset.type = "button";
-    reset.addEventListener("click", () => this.reset());
-    this.root.append(reset);
+    this.root.append(makeButton("quiet", "Reset all", () => this.reset()));
     this.root.addEventListener("input", () => this.tellChanged());
     parent.append(this.root);
     this.preset.value = this.known(this.preset, before.preset);
@@ -38,7 +33,7 @@ class SettingsForm {
 
   group(title, options) {
     const details = make("details");
-    const summary = make("summary", "", title);
+    const summary = make("summary", "", kGroups[title] || title);
     summary.append(make("span", "count"));
     details.append(summary);
     for (const option of options) details.append(this.fieldOf(option));
@@ -48,9 +43,10 @@ class SettingsForm {
   fieldOf(option) {
     const input = this.inputOf(option);
     this.inputs.set(option.key, input);
-    const [name, help] = kFirst[option.key] || [option.key.replaceAll("_", " "), helpOf(option)];
-    const field = this.field(name, input, help);
+    const [name, help] = kWords[option.key] || [option.key.replaceAll("_", " "), helpText(option.help)];
+    const field = makeField(name, input, help + rangeOf(option));
     field.dataset.key = option.key;
+    field.title = option.key;
     return field;
   }
 
@@ -64,7 +60,7 @@ class SettingsForm {
   inputOf(option) {
     const words = option.choices && option.choices.length > 0 ? option.choices
         : option.unit === "" || typeof option.default === "boolean" ? ["true", "false"] : null;
-    if (words) return this.choice(["", ...words], "default");
+    if (words) return this.choice(["", ...words], "as the preset says");
     const input = make("input");
     input.type = "text";
     input.inputMode = "decimal";
@@ -74,19 +70,7 @@ class SettingsForm {
   }
 
   choice(words, none) {
-    const select = make("select");
-    for (const word of words) {
-      const option = make("option", "", word || none);
-      option.value = word;
-      select.append(option);
-    }
-    return select;
-  }
-
-  field(name, input, help) {
-    const label = make("label", "field", name);
-    label.append(input, make("span", "help", help));
-    return label;
+    return makeSelect(words.map((word) => [word, word === "" ? none : kSwitch[word] || word]));
   }
 
   // What the user said, as the request's "llada" member; numbers and truth values as such.
@@ -106,8 +90,8 @@ class SettingsForm {
 
   tellChanged() {
     const preset = this.list.presets.find((one) => one.name === this.preset.value);
-    this.presetHelp.textContent = preset ? preset.options || "no option differs from its default"
-        : "How tokens are decided. Options below change single parts of it.";
+    this.presetHelp.textContent = kPresetWords[this.preset.value] || "What models of this family were published with.";
+    this.presetHelp.title = preset ? helpText(preset.options) : "";
     for (const details of this.root.querySelectorAll("details")) {
       const said = [...details.querySelectorAll("input, select")].filter((input) => input.value.trim() !== "").length;
       details.querySelector(".count").textContent = said || "";
@@ -122,9 +106,14 @@ function valueOf(text) {
 }
 
 // Without the dashes of the command line.
-function helpOf(option) {
-  const help = option.help.replace(/--([a-z][a-z-]*)/g, (_, name) => name.replaceAll("-", " "));
-  return option.needed ? `${help} (${option.needed})` : help;
+function helpText(text) {
+  return text.replace(/--([a-z][a-z-]*)/g, (_, name) => name.replaceAll("-", " "));
+}
+
+// Bounds that a person may meet.
+function rangeOf({ range }) {
+  return range && range.least !== null && range.most !== null && range.most <= 1000
+      ? ` From ${range.least} to ${range.most}.` : "";
 }
 
 function groupsOf(options) {

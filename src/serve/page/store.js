@@ -1,5 +1,4 @@
-// What the browser keeps over a reload: the conversation, what was typed, the settings; never the key. Nothing is kept
-// where the browser forbids it or is full.
+// The browser keeps conversations, typed texts and settings over a reload; never the key.
 "use strict";
 
 const kept = {
@@ -14,11 +13,31 @@ const kept = {
     }
   },
 
+  // false where the browser forbids it or is full.
   set(key, value) {
     try {
       localStorage.setItem(kept.name(key), JSON.stringify(value));
+      return true;
     } catch {
-      // As above.
+      return false;
+    }
+  },
+
+  remove(key) {
+    try {
+      localStorage.removeItem(kept.name(key));
+    } catch {
+      // Then nothing was kept either.
+    }
+  },
+
+  // The rests of the names that begin with `prefix`.
+  keys(prefix) {
+    const begin = kept.name(prefix);
+    try {
+      return Object.keys(localStorage).filter((key) => key.startsWith(begin)).map((key) => key.slice(begin.length));
+    } catch {
+      return [];
     }
   },
 
@@ -29,7 +48,3 @@ const kept = {
     if (changed) changed();
   },
 };
-
-function plural(count, word) {
-  return `${count} ${word}${count === 1 ? "" : "s"}`;
-}

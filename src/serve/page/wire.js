@@ -41,6 +41,10 @@ class Server {
     return (await this.fetch(path, {})).json();
   }
 
+  async post(path, body, signal) {
+    return (await this.fetch(path, { method: "POST", body: JSON.stringify(body), signal })).json();
+  }
+
   // Calls take(object) for every event until the stream ends; aborting `signal` ends it and the server's work.
   async stream(path, body, signal, take) {
     const answer = await this.fetch(path, { method: "POST", body: JSON.stringify(body), signal });

@@ -1,12 +1,9 @@
 // /v1/files and /v1/batches: OpenAI's batches, whose requests the other routes answer (serve/work/batches.h).
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 
 #include "base/numbers.h"
+#include "base/os.h"
 #include "serve/protocols/adapter.h"
 #include "serve/work/batch.h"
 #include "text/utf8.h"
@@ -115,15 +112,13 @@ Answered<HttpReply> add_file(const Keeper& keeper, Exchange& exchange) {
 class FileOutflow : public Outflow {
  public:
   explicit FileOutflow(int fd) : fd_(fd) {}
-  ~FileOutflow() override { ::close(fd_); }
+  ~FileOutflow() override { os::close(fd_); }
   FileOutflow(const FileOutflow&) = delete;
   FileOutflow& operator=(const FileOutflow&) = delete;
 
   Piece take() override {
     Piece piece{.bytes = std::string(size_t{64} << 10, '\0')};
-    ssize_t n = 0;
-    do n = ::read(fd_, piece.bytes.data(), piece.bytes.size());
-    while (n < 0 && errno == EINTR);
+    const int64_t n = os::read(fd_, piece.bytes.data(), piece.bytes.size());
     if (n < 0) throw std::runtime_error("reading a file");  // the connection breaks: half of it is no file
     piece.bytes.resize(static_cast<size_t>(n));
     piece.last = n == 0;
@@ -165,7 +160,7 @@ Answered<HttpReply> one_file(const Keeper& keeper, const Exchange& exchange) {
 Answered<HttpReply> file_content(const Keeper& keeper, const Exchange& exchange) {
   const std::string id = path_id("/v1/files/{id}/content", exchange.request.path);
   LLADA_TRY(const Json file, keeper.batches->find(keeper.asker, "file", id));
-  const int fd = ::open(keeper.batches->path_of(file.at("id")).c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = os::open(keeper.batches->path_of(file.at("id")), os::kRead);
   if (fd < 0) return std::unexpected(ApiError(500, "the file's bytes are not there any more"));
   return HttpReply{.type = "application/octet-stream", .stream = std::make_shared<FileOutflow>(fd)};
 }

@@ -1,10 +1,5 @@
 #include "serve/work/batch_files.h"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -12,6 +7,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/os.h"
 #include "json/parse.h"
 
 namespace llada::serve {
@@ -48,26 +44,25 @@ Status note_done(const std::string& text, const std::string& where, BatchDone& d
 }  // namespace
 
 Descriptor::~Descriptor() {
-  if (fd_ > STDERR_FILENO) ::close(fd_);
+  if (fd_ > os::kStderr) os::close(fd_);
 }
 
 Result<LineSource> LineSource::open(const std::string& path, size_t most_bytes) {
   LineSource source;
   source.most_bytes_ = most_bytes;
   source.name_ = path == "-" ? "stdin" : path;
-  source.file_ = Descriptor(path == "-" ? STDIN_FILENO : ::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  source.file_ = Descriptor(path == "-" ? os::kStdin : os::open(path, os::kRead));
   if (source.file_.get() < 0) return std::unexpected(file_error(path, "open", errno));
-  struct stat info{};
-  if (::fstat(source.file_.get(), &info) != 0) return std::unexpected(file_error(source.name_, "look at", errno));
-  if (S_ISDIR(info.st_mode)) return invalid("{}: is a folder, needed a file of requests", source.name_);
-  if (S_ISREG(info.st_mode)) source.size_ = info.st_size;
+  const auto info = os::info(source.file_.get());
+  if (!info) return std::unexpected(file_error(source.name_, "look at", errno));
+  if (info->kind == os::FileKind::folder) return invalid("{}: is a folder, needed a file of requests", source.name_);
+  if (info->kind == os::FileKind::regular) source.size_ = info->bytes;
   return source;
 }
 
 bool LineSource::is_file(const std::string& path) const {
-  struct stat own{}, other{};
-  return ::fstat(file_.get(), &own) == 0 && ::stat(path.c_str(), &other) == 0 && S_ISREG(own.st_mode) &&
-         own.st_dev == other.st_dev && own.st_ino == other.st_ino;
+  const auto own = os::info(file_.get()), other = os::info(path);
+  return own && other && own->kind == os::FileKind::regular && os::same_file(*own, *other);
 }
 
 // Whether the buffer holds all of the next line, which is looked for once in each byte. Of one that is too long it
@@ -87,8 +82,8 @@ bool LineSource::has_line() {
 
 Status LineSource::read_more() {
   char bytes[size_t{64} << 10];
-  const ssize_t n = ::read(file_.get(), bytes, sizeof bytes);
-  if (n < 0 && (errno == EINTR || errno == EAGAIN)) return {};
+  const int64_t n = os::read(file_.get(), bytes, sizeof bytes);
+  if (n < 0 && errno == EAGAIN) return {};
   if (n < 0) return failed("{}: read failed: {}", name_, std::strerror(errno));
   ended_ = n == 0;
   buffer_.append(bytes, static_cast<size_t>(n));
@@ -97,8 +92,7 @@ Status LineSource::read_more() {
 
 Result<bool> LineSource::ready(std::chrono::milliseconds time) {
   if (has_line()) return true;
-  struct pollfd look = {.fd = file_.get(), .events = POLLIN, .revents = 0};
-  if (::poll(&look, 1, static_cast<int>(time.count())) <= 0) return false;
+  if (!os::wait_readable(file_.get(), static_cast<int>(time.count()))) return false;
   LLADA_TRY_STATUS(read_more());
   return has_line();
 }
@@ -122,15 +116,14 @@ Result<std::optional<LineSource::Line>> LineSource::next() {
 Result<BatchFile> BatchFile::open(const std::string& path, BatchDone& done) {
   BatchFile file;
   file.path_ = path == "-" ? "stdout" : path;
-  struct stat info{};
   if (path == "-") {
-    file.file_ = Descriptor(STDOUT_FILENO);
+    file.file_ = Descriptor(os::kStdout);
     return file;
   }
-  const bool exists = ::stat(path.c_str(), &info) == 0;
-  file.regular_ = !exists || S_ISREG(info.st_mode);
-  const int more = file.regular_ ? O_RDWR | O_CREAT | O_APPEND : O_WRONLY;
-  file.file_ = Descriptor(::open(path.c_str(), more | O_CLOEXEC, 0644));
+  const auto old = os::info(path);
+  file.regular_ = !old || old->kind == os::FileKind::regular;
+  const unsigned more = file.regular_ ? os::kRead | os::kCreate | os::kAppend : 0;
+  file.file_ = Descriptor(os::open(path, os::kWrite | more));
   if (file.file_.get() < 0) return std::unexpected(file_error(path, "write", errno));
   if (!file.regular_) return file;
   LLADA_TRY(auto lock, FileLock::open(path));
@@ -149,8 +142,7 @@ Status BatchFile::read_back(BatchDone& done) {
     if (!line->ended) {  // the process that wrote it was killed
       const size_t common = std::min(line->text.size(), kBatchLineBegin.size());
       if (line->text.substr(0, common) != kBatchLineBegin.substr(0, common)) return foreign(where);
-      if (::ftruncate(file_.get(), bytes_) != 0)
-        return std::unexpected(file_error(path_, "cut its torn last line", errno));
+      if (!os::resize(file_.get(), bytes_)) return std::unexpected(file_error(path_, "cut its torn last line", errno));
       return {};
     }
     LLADA_TRY_STATUS(note_done(line->text, where, done));
@@ -160,16 +152,14 @@ Status BatchFile::read_back(BatchDone& done) {
 
 Status BatchFile::add(std::string_view line) {
   for (std::string_view rest = line; !rest.empty();) {
-    const ssize_t n = ::write(file_.get(), rest.data(), rest.size());
-    if (n < 0 && errno == EINTR) continue;
+    const int64_t n = os::write(file_.get(), rest.data(), rest.size());
     if (n < 0 && errno == EAGAIN) {  // a pipe that does not wait, as a parent process may leave it
-      struct pollfd look = {.fd = file_.get(), .events = POLLOUT, .revents = 0};
-      ::poll(&look, 1, 100);
+      static_cast<void>(os::wait_writable(file_.get(), 100));
       continue;
     }
     if (n < 0) {
       const int code = errno;
-      if (regular_ && rest.size() < line.size()) static_cast<void>(::ftruncate(file_.get(), bytes_));
+      if (regular_ && rest.size() < line.size()) static_cast<void>(os::resize(file_.get(), bytes_));
       return failed("{}: cannot write: {}", path_, std::strerror(code));
     }
     rest.remove_prefix(static_cast<size_t>(n));
@@ -179,10 +169,7 @@ Status BatchFile::add(std::string_view line) {
 }
 
 Status BatchFile::sync() {
-  int code = 0;
-  do code = !regular_ || ::fsync(file_.get()) == 0 ? 0 : errno;
-  while (code == EINTR);
-  if (code != 0) return failed("{}: cannot write: {}", path_, std::strerror(code));
+  if (regular_ && !os::sync(file_.get())) return failed("{}: cannot write: {}", path_, std::strerror(errno));
   return {};
 }
 

@@ -1,9 +1,5 @@
 #include "serve/work/batches.h"
 
-#include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <filesystem>
@@ -12,6 +8,7 @@
 #include <utility>
 
 #include "base/file.h"
+#include "base/os.h"
 #include "engine/prompt.h"
 #include "serve/work/batch.h"
 #include "serve/work/service.h"
@@ -57,22 +54,22 @@ bool is_file_id(std::string_view name) {
 
 // A file that nobody else may open, as it is found or made.
 Status keep_private(const std::string& path) {
-  const Descriptor file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
-  if (file.get() < 0 || ::fchmod(file.get(), 0600) != 0) return std::unexpected(file_error(path, "write", errno));
+  const Descriptor file(os::open(path, os::kRead | os::kWrite | os::kCreate | os::kOwnersAlone));
+  if (file.get() < 0 || !os::set_mode(file.get(), os::kOwnersMode))
+    return std::unexpected(file_error(path, "write", errno));
   return {};
 }
 
 int64_t size_of(const std::string& path) {
-  struct stat info{};
-  return ::stat(path.c_str(), &info) == 0 ? info.st_size : 0;
+  const auto info = os::info(path);
+  return info ? info->bytes : 0;
 }
 
 }  // namespace
 
 Result<std::unique_ptr<Batches>> Batches::open(Service& service, const std::string& folder, const BatchLimits& limits) {
   if (const std::string_view why = Store::absence(); !why.empty()) return failed("{}", why);
-  if (::mkdir(folder.c_str(), 0700) != 0 && errno != EEXIST)
-    return std::unexpected(file_error(folder, "create", errno));
+  if (!os::make_private_folder(folder) && errno != EEXIST) return std::unexpected(file_error(folder, "create", errno));
   std::unique_ptr<Batches> batches(new Batches(service, folder, limits));
   for (const char* name : {"/lock", "/objects.sqlite"}) LLADA_TRY_STATUS(keep_private(folder + name));
   LLADA_TRY(auto lock, FileLock::open(folder + "/lock"));
@@ -113,10 +110,10 @@ Status Batches::read_store() {
 void Batches::remove_strays(const std::set<std::string>& known) const {
   std::error_code none;
   for (const auto& entry : std::filesystem::directory_iterator(folder_, none)) {
-    const std::string name = entry.path().filename();
+    const std::string name = entry.path().filename().string();
     if (!is_file_id(name)) continue;
     if (known.contains(name))
-      static_cast<void>(keep_private(entry.path()));
+      static_cast<void>(keep_private(entry.path().string()));
     else
       std::filesystem::remove(entry.path(), none);
   }
@@ -212,7 +209,7 @@ Answered<Json> Batches::add_file(const std::string& asker, const std::string& na
     unlisted_.erase(id);
   }
   if (!kept) {
-    ::unlink(path.c_str());
+    os::remove(path);
     return std::unexpected(storage_error(kept.error(), bytes.size()));
   }
   return file;
@@ -227,7 +224,7 @@ Answered<Json> Batches::remove_file(const std::string& asker, const std::string&
       return std::unexpected(ApiError(400, fmt::format("the batch {} reads this file", reader), "id", "file_in_use"));
   }
   if (const Status gone = put({}, {id}); !gone) return std::unexpected(storage_error(gone.error(), 0));
-  ::unlink(path_of(id).c_str());
+  os::remove(path_of(id));
   return Json{{"id", id}, {"object", "file"}, {"deleted", true}};
 }
 
@@ -306,7 +303,7 @@ void Batches::remove_expired() {
     removed = objects_.expired(now());
   }
   if (removed.empty() || !put({}, removed)) return;
-  for (const std::string& id : removed) ::unlink(path_of(id).c_str());
+  for (const std::string& id : removed) os::remove(path_of(id));
 }
 
 // Waits for one; empty: the server ends. The oldest first.
@@ -446,14 +443,14 @@ Status Batches::end_batch(const std::string& id, const std::string& status, cons
   std::vector<KeptObject> changed;
   for (const auto& [field, file, name] : {std::tuple("output_file_id", output_id(id), "output.jsonl"),
                                           std::tuple("error_file_id", error_id(id), "error.jsonl")}) {
-    struct stat info{};
-    if (::stat(path_of(file).c_str(), &info) != 0) continue;
-    if (info.st_size == 0) {
-      ::unlink(path_of(file).c_str());
+    const auto info = os::info(path_of(file));
+    if (!info) continue;
+    if (info->bytes == 0) {
+      os::remove(path_of(file));
       continue;
     }
     batch[field] = file;
-    changed.push_back({file_json(file, fmt::format("{}_{}", id, name), "batch_output", info.st_size, 0), object.owner});
+    changed.push_back({file_json(file, fmt::format("{}_{}", id, name), "batch_output", info->bytes, 0), object.owner});
   }
   batch["status"] = status, batch[status + "_at"] = now();
   if (!error.empty()) {

@@ -21,7 +21,7 @@ const char* name(Lane lane) {
 
 TaskId Lanes::add(LaneTask task) {
   const TaskId id = first_ + static_cast<TaskId>(ends_.size());
-  LLADA_CHECK(task.after < id && task.maps[0] < id && task.maps[1] < id);
+  LLADA_CHECK(task.after < id && task.joins < id && task.maps[0] < id && task.maps[1] < id);
   LLADA_CHECK(task.bytes <= 0 || task.bytes_per_s > 0);
   ends_.push_back(-1);
   auto& queues = task.background ? background_ : queues_;
@@ -73,14 +73,15 @@ void Lanes::start_ready() {
   for (size_t lane = 0; lane < kLaneCount; ++lane) {
     if (busy_now_[lane]) continue;
     const auto ready_at = [&](const std::deque<Queued>& queue) {
-      return !queue.empty() && done(queue.front().task.after) &&
+      return !queue.empty() && done(queue.front().task.after) && done(queue.front().task.joins) &&
              std::ranges::all_of(queue.front().task.maps, [&](TaskId id) { return done(id); });
     };
     auto* queue = ready_at(queues_[lane]) ? &queues_[lane] : ready_at(background_[lane]) ? &background_[lane] : nullptr;
     if (queue == nullptr) continue;
     const Queued& front = queue->front();
     double ready = std::max(lane_free_[lane], front.not_before), mapped = 0;
-    if (front.task.after != kNoTask) ready = std::max(ready, end_of(front.task.after));
+    for (const TaskId before : {front.task.after, front.task.joins})
+      if (before != kNoTask) ready = std::max(ready, end_of(before));
     for (const TaskId map : front.task.maps)
       if (map != kNoTask) mapped = std::max(mapped, end_of(map));
     exposed_ += std::max(0.0, mapped - ready);

@@ -25,6 +25,7 @@ struct LaneTask {
   double fixed_s = 0, compute_s = 0;
   double bytes = 0, bytes_per_s = 0;                // from or to DRAM; rate > 0 where bytes > 0
   TaskId after = kNoTask;                           // work that this one continues
+  TaskId joins = kNoTask;                           // work of another lane whose results it needs, too
   std::array<TaskId, 2> maps = {kNoTask, kNoTask};  // mappings that it waits for
   bool background = false;                          // runs where the lane's other tasks are not ready
   std::string label = {};                           // for traces; empty: not recorded

@@ -67,6 +67,13 @@ constexpr std::array kExperts = {EXPERTS(link_gb_per_s, "GB/s", kTiny), EXPERTS(
                                  EXPERTS(host_first_us, "us", 0),       EXPERTS(host_expert_us, "us", 0),
                                  EXPERTS(device_expert_us, "us", 0),    EXPERTS(device_member_us, "us", 0)};
 #undef EXPERTS
+constexpr std::array kDivide = {
+    NumberField{"divide.host_rate", "of cpu.matmul_gflops", 1e-3, 1,
+                [](Profile& p) -> Number& { return p.divide->host_rate; }},
+    NumberField{"divide.meet_us", "us", 0, kHuge, [](Profile& p) -> Number& { return p.divide->meet_us; }},
+    NumberField{"divide.exchange_gb_per_s", "GB/s", kTiny, kHuge,
+                [](Profile& p) -> Number& { return p.divide->exchange_gb_per_s; }},
+};
 constexpr size_t kLongest = 2000;  // characters of a description or a source
 
 // Walks one profile.
@@ -109,6 +116,12 @@ class Reader {
         LLADA_TRY(e.copied, experts.boolean("copied"));
         LLADA_TRY(e.grouped, experts.boolean("grouped"));
         for (const NumberField& field : kExperts) LLADA_TRY_STATUS(number(experts, field));
+        return {};
+      }));
+    if (root_.has("divide"))
+      LLADA_TRY_STATUS(part("divide", [&](const Fields& divide) -> Status {
+        profile_.divide.emplace();
+        for (const NumberField& field : kDivide) LLADA_TRY_STATUS(number(divide, field));
         return {};
       }));
     if (const Json* dsp = root_.find("dsp")) {
@@ -289,6 +302,8 @@ std::vector<NamedNumber> numbers(const Profile& profile) {
   }
   if (profile.experts)
     for (const NumberField& field : kExperts) all.push_back({field.path, field.unit, &field.get(p)});
+  if (profile.divide)
+    for (const NumberField& field : kDivide) all.push_back({field.path, field.unit, &field.get(p)});
   if (!profile.rival.empty()) all.push_back({kRival.path, kRival.unit, &profile.rival_tokens_per_s});
   return all;
 }
@@ -321,6 +336,7 @@ std::string profile_text(const Profile& profile) {
   }
   if (profile.dsp)
     json["dsp"] = {{"arch", profile.dsp->arch}, {"threads", profile.dsp->threads}, {"module", profile.dsp->module}};
+  if (profile.dsp && profile.dsp->host_share > 0) json["dsp"]["host_share"] = profile.dsp->host_share;
   if (profile.dsp && !profile.dsp->unit.empty()) json["dsp"]["unit"] = profile.dsp->unit;
   json["uncertain"] = profile.uncertain;
   return json.dump(2) + '\n';

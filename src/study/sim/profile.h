@@ -62,6 +62,13 @@ struct ExpertProfile {
   Number device_member_us;  // of one that joins a start
 };
 
+// Products whose columns are divided between accelerator and host (study/sim/divided.h).
+struct DivideProfile {
+  Number host_rate;          // of the host's products in the accelerator's arithmetic, as a share of its matmul_gflops
+  Number meet_us;            // from a word that one unit writes back to the other one's going on behind it
+  Number exchange_gb_per_s;  // rows that cross, copied and kept in order between the caches
+};
+
 struct Profile {
   std::string name, description;
   UnitProfile npu, cpu;
@@ -79,6 +86,7 @@ struct Profile {
   std::string rival;             // an autoregressive model of the size on the same chip; empty: none
   Number rival_tokens_per_s;
   std::optional<ExpertProfile> experts;  // none: experts are computed where the units' op lists say
+  std::optional<DivideProfile> divide;   // none: the units share no memory, or the accelerator maps none
   std::optional<MeasuredDsp> dsp;        // none: nobody has measured one
   std::vector<std::string> uncertain;    // paths of the three least certain numbers: "npu.matmul_gflops"
 

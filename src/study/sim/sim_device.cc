@@ -82,6 +82,9 @@ class Sim final : public SimDevice {
   std::vector<int64_t> weight_sizes() const override {
     std::vector<int64_t> bytes;
     for (const WeightSize& size : chip_->sizes) bytes.push_back(size.bytes);
+    const auto& shares = chip_->options.host_shares;
+    for (size_t w = 0; w < shares.size(); ++w)
+      bytes[w] -= static_cast<int64_t>(shares[w] * static_cast<double>(bytes[w]));
     return bytes;
   }
 
@@ -295,7 +298,16 @@ class Sim final : public SimDevice {
     const double read = rule_of(op.kind).kv == KvUse::reads
                             ? keys[static_cast<size_t>(op.attributes)][static_cast<size_t>(op.rows)]
                             : 0;
-    const OpCost cost = price_op(unit, *run.program, op, chip_->infos, chip_->sizes, read);
+    OpCost cost = price_op(unit, *run.program, op, chip_->infos, chip_->sizes, read);
+    // Divided products: the NPU shows its rows, both compute, the NPU goes on with the host's columns.
+    std::optional<DividedOp> divided;
+    TaskId part = kNoTask;
+    if (const double share = npu && op.kind == OpKind::matmul ? host_share(op.weight[0]) : 0; share > 0) {
+      divided = divide_op(chip_->profile, *run.program, op, chip_->infos, chip_->sizes, share);
+      cost = divided->accelerator;
+      last = lanes_.add({.lane = Lane::npu, .fixed_s = divided->show_s, .after = last, .label = label(op, "show ")});
+      part = add_part(op, *divided, last);
+    }
     LaneTask task;
     task.lane = npu ? Lane::npu : Lane::cpu;
     task.fixed_s = cost.kernels * unit.op_us.value * 1e-6;
@@ -330,10 +342,7 @@ class Sim final : public SimDevice {
         }
       }
     }
-    if (chip_->options.record_spans)
-      task.label =
-          op.layer >= 0 ? fmt::format("{} {}", llada::name(op.kind), op.layer) : std::string(llada::name(op.kind));
-    if (beside && !task.label.empty()) task.label = "sparse " + task.label;
+    task.label = label(op, beside ? "sparse " : "");
     if (beside) {
       // The system takes processors from it for foreground work, between two slices of its time.
       const double slices = std::max(1.0, std::ceil((task.fixed_s + task.compute_s) / kSliceS));
@@ -341,7 +350,37 @@ class Sim final : public SimDevice {
       for (double i = 1; i < slices; ++i) task.after = lanes_.add(task);
     }
     last = lanes_.add(std::move(task));
+    if (divided)
+      last = lanes_.add({.lane = Lane::npu,
+                         .fixed_s = divided->meet_s + divided->join_s,
+                         .after = last,
+                         .joins = part,
+                         .label = label(op, "join ")});
     for (const int slab : needed) slabs_[static_cast<size_t>(slab)].used = last;
+  }
+
+  double host_share(WeightId w) const {
+    const auto& shares = chip_->options.host_shares;
+    return shares.empty() ? 0 : shares[static_cast<size_t>(w)];
+  }
+
+  // The host's columns of a product.
+  TaskId add_part(const Op& op, const DividedOp& divided, TaskId shown) {
+    const UnitProfile& cpu = chip_->profile.cpu;
+    LaneTask task;
+    task.lane = Lane::cpu;
+    task.fixed_s = divided.meet_s + divided.host.kernels * cpu.op_us.value * 1e-6;
+    (cpu.overlap ? task.compute_s : task.fixed_s) += divided.host.compute_s;
+    task.bytes = divided.host.stream_bytes, task.bytes_per_s = cpu.stream_gb_per_s.value * 1e9;
+    task.after = shown;
+    task.label = label(op, "part ");
+    return lanes_.add(std::move(task));
+  }
+
+  std::string label(const Op& op, std::string_view before) const {
+    if (!chip_->options.record_spans) return {};
+    return op.layer >= 0 ? fmt::format("{}{} {}", before, llada::name(op.kind), op.layer)
+                         : fmt::format("{}{}", before, llada::name(op.kind));
   }
 
   std::shared_ptr<const Chip> chip_;
@@ -364,6 +403,7 @@ Result<std::unique_ptr<SimDevice>> make_sim_device(const Profile& profile, const
                                                    std::span<const WeightInfo> infos, std::span<const WeightSize> sizes,
                                                    std::unique_ptr<Device> numerics) {
   LLADA_CHECK(infos.size() == sizes.size());
+  LLADA_CHECK(options.host_shares.empty() || options.host_shares.size() == infos.size());
   if (!options.map_variant.empty() && profile.map(options.map_variant).name != options.map_variant)
     return invalid("profile {}: found no map variant '{}'", profile.name, options.map_variant);
   if (options.window_bytes && *options.window_bytes < -1)

@@ -10,6 +10,7 @@
 
 #include "devices/device.h"
 #include "study/sim/cost.h"
+#include "study/sim/divided.h"
 #include "study/sim/expert_lanes.h"
 #include "study/sim/lanes.h"
 #include "study/sim/profile.h"
@@ -27,6 +28,9 @@ struct SimOptions {
     ExpertWindow window;
   };
   std::optional<Experts> experts = {};
+  // By weight: the share of a product's columns that the host computes beside the NPU (study/sim/divided.h), whose
+  // tiles are not mapped. Empty: products are undivided.
+  std::vector<double> host_shares = {};
   bool record_spans = false;  // keep every task for take_spans()
 };
 

@@ -35,4 +35,10 @@ constexpr uint32_t kChunkKeys = 512;
 uint32_t vector_attention_bytes(uint32_t head_dim, uint32_t heads);
 bool attend_vectors(const AttentionJob& job);
 
+struct Softmax {
+  float largest, sum;  // the sum relative to the largest
+};
+// One chunk's softmax joined to those before, state = {largest, sum}; chunk_mix is lost.
+void join(const Softmax& chunk, float* chunk_mix, float scale, uint32_t d, bool first, float* state, float* mix);
+
 }  // namespace dsp

@@ -78,10 +78,6 @@ inline __attribute__((always_inline)) HVX_Vector power(HVX_Vector t) {
   return Q6_Vw_vlsr_VwVw(p, Q6_Vw_vmin_VwVw(Q6_Vuw_vlsr_VuwR(t, 24), Q6_V_vsplat_R(31)));
 }
 
-struct Softmax {
-  float largest, sum;  // the sum relative to the largest
-};
-
 // Weights have 30 digits behind the point.
 //
 // The weights of one row of a group, as activations of the value tiles. scores: count floats, the rest of the last
@@ -169,7 +165,8 @@ Softmax weigh(const float* scores, uint32_t count, float scale, uint32_t row, in
   return {largest, sum};
 }
 
-// One chunk's softmax joined to those before; chunk_mix is lost.
+}  // namespace
+
 void join(const Softmax& chunk, float* chunk_mix, float scale, uint32_t d, bool first, float* state, float* mix) {
   if (first) {
     state[0] = chunk.largest, state[1] = chunk.sum;
@@ -183,8 +180,6 @@ void join(const Softmax& chunk, float* chunk_mix, float scale, uint32_t d, bool 
   add(chunk_mix, d, mix);
   if (grows) state[0] = chunk.largest;
 }
-
-}  // namespace
 
 uint32_t vector_attention_bytes(uint32_t head_dim, uint32_t heads) { return areas(nullptr, head_dim, heads).bytes; }
 

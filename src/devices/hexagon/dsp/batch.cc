@@ -9,7 +9,7 @@ namespace dsp {
 uint32_t supported_kinds() {
   return (1u << WIRE_SELECT_ROWS | 1u << WIRE_RMS_NORM | 1u << WIRE_HEAD_NORM | 1u << WIRE_MATMUL | 1u << WIRE_ROPE |
           1u << WIRE_STORE_KV | 1u << WIRE_ATTENTION | 1u << WIRE_SWIGLU | 1u << WIRE_ADD | 1u << WIRE_ADD_BIAS |
-          1u << WIRE_GUIDE | 1u << WIRE_HEAD);
+          1u << WIRE_GUIDE | 1u << WIRE_HEAD | 1u << WIRE_SHOW | 1u << WIRE_JOIN);
 }
 
 uint32_t supported_matrix_layouts() {
@@ -211,6 +211,10 @@ Fault Batch::execute(const WireOp& op) {
       return guide(op);
     case WIRE_HEAD:
       return head(op);
+    case WIRE_SHOW:
+      return show(op);
+    case WIRE_JOIN:
+      return join(op);
     default:
       return {WIRE_UNSUPPORTED, op.kind};
   }
@@ -368,7 +372,8 @@ void Batch::run(const void* data, uint32_t bytes, WireReply& reply) {
     op_ = i;
     const Fault f = execute(running);
     const uint64_t now = os_microseconds();
-    reply.microseconds[running.kind] += static_cast<uint32_t>(now - before);
+    const bool of_product = running.kind == WIRE_SHOW || running.kind == WIRE_JOIN;
+    reply.microseconds[of_product ? WIRE_MATMUL : running.kind] += static_cast<uint32_t>(now - before);
     before = now;
     if (f) {
       maintain(WIRE_HOST_READS);  // so that the host may write there again

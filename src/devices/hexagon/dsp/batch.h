@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "devices/hexagon/dsp/batch_copy.h"
+#include "devices/hexagon/dsp/head.h"
 #include "devices/hexagon/dsp/lock.h"
 #include "devices/hexagon/dsp/os.h"
 #include "devices/hexagon/dsp/pool.h"
@@ -65,6 +66,8 @@ class Batch {
   Fault elementwise(const WireOp& op);
   Fault guide(const WireOp& op);
   Fault head(const WireOp& op);
+  Fault show(const WireOp& op);
+  Fault join(const WireOp& op);
 
   Fault maintain(uint32_t use);
   void clean(const uint8_t* bytes, uint32_t count);
@@ -79,6 +82,8 @@ class Batch {
   Fault touch(const Place& place, Use use);
   void done(uint32_t op);  // marks the op and those before it as done
   Fault value(WireRef ref, uint64_t rows, uint64_t columns, Use use, float*& out, uint32_t alignment = 128);
+  // The same that is written, with `pitch` columns from one row to the next (WireOp).
+  Fault pitched(WireRef ref, uint32_t rows, uint32_t columns, uint32_t pitch, float*& out);
   Fault vector(const WireWeight& weight, uint32_t length, const float*& out);
   Fault matrix(const WireWeight& weight, uint32_t inputs, const uint8_t*& out);
   // Private copies of the lists that the op indexes with.
@@ -114,13 +119,36 @@ class Batch {
     // False: inputs do not fit, whatever the rows.
     bool lay(const Matrix& unit, uint32_t rows, uint32_t inputs);
   };
+  void put_unit_tables(const UnitPlan& plan);
+  // At most plan.row_tiles of rows; exponents: room for theirs.
+  void put_unit_rows(const UnitPlan& plan, const float* x, uint32_t rows, uint32_t inputs, int32_t* exponents);
   // All tiles of the products, numbered through; exponents: room for those of the rows. False: the unit was not given.
   bool multiply_by_unit(const UnitPlan& plan, const Product* products, uint32_t tiles, const float* x, uint32_t rows,
                         uint32_t inputs, int32_t* exponents);
-  bool multiply_rows_by_unit(const UnitPlan& plan, const Product* products, uint32_t tiles, const float* x,
-                             uint32_t first_row, uint32_t rows, uint32_t inputs, int32_t* exponents);
+  // The same with rows that were put there; results go to rows from first_row on.
+  bool multiply_rows_by_unit(const UnitPlan& plan, const Product* products, uint32_t tiles, uint32_t first_row,
+                             uint32_t rows, const int32_t* exponents);
+  // Some ops, by turns, have products of the unit computed again; choice: a number of the turn, which ones.
+  bool sampled() const;
+  uint32_t choice() const;
   // Whether sums of some ops, by turns, agree with those that are computed again.
   bool unit_agrees(const Product* products, uint32_t tiles, const float* x, uint32_t rows, uint32_t inputs);
+
+  struct Head {
+    const float* x;
+    uint32_t rows, inputs, chunks;
+    Product product;  // all tokens
+    float* logits;    // of all tokens, or null
+    TokenList not_in_sum, not_chosen;
+    uint8_t* chunk_memory;  // for kMaxWorkers chunks of all rows
+    uint32_t chunk_bytes;
+    WirePrediction* partial;  // chunks x rows
+    WirePrediction* predictions;
+    float* chunk(uint32_t i) const { return reinterpret_cast<float*>(chunk_memory + i * chunk_bytes); }
+  };
+  // A row's logits of a chunk, which are overwritten.
+  static WirePrediction reduce(const Head& head, float* logits, uint32_t row, uint32_t chunk);
+  Fault head_by_unit(const UnitPlan& plan, const Head& head, int32_t* exponents);
 
   Buffers& buffers_;
   Pool& pool_;

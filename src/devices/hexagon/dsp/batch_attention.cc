@@ -1,5 +1,6 @@
 // The ops with K/V: store_kv and attention.
 #include "devices/hexagon/dsp/attention.h"
+#include "devices/hexagon/dsp/attention_unit.h"
 #include "devices/hexagon/dsp/batch-inl.h"
 #include "devices/hexagon/dsp/rows.h"
 
@@ -92,7 +93,8 @@ Fault Batch::attention(const WireOp& op) {
   if (rows_of_all > 0) DSP_TRY(indices(op.trial_index, rows_of_all, kv.positions, all_positions));
   const uint32_t group = op.heads / kv.heads, bytes = kv.head_dim * (kv.half != 0 ? 2 : 4);
   const uint32_t worker_bytes = attention_bytes(op.head_dim, group, kv.half != 0);
-  uint8_t* memory = scratch(uint64_t{kMaxWorkers} * worker_bytes);
+  const bool by_unit = kv.half != 0 && unit_attends(unit_, op.head_dim, group);
+  uint8_t* memory = scratch(uint64_t{kMaxWorkers} * worker_bytes + (by_unit ? kUnitStateBytes : 0));
   if (checking_) return {};
 
   // All rows of a span, one K/V head; rows that see the same keys go together.
@@ -119,11 +121,12 @@ Fault Batch::attention(const WireOp& op) {
               .scratch = memory + worker * worker_bytes});
     }
   };
-  pool_.each(kv.heads, [&](uint32_t head, uint32_t worker) {
-    for (uint32_t i = 0; i < op.span_count; ++i)
-      if (list[i].trial == 0) span_rows(list[i], head, worker);
-  });
-  if (rows_of_all == 0) return {};
+  if (!by_unit)
+    pool_.each(kv.heads, [&](uint32_t head, uint32_t worker) {
+      for (uint32_t i = 0; i < op.span_count; ++i)
+        if (list[i].trial == 0) span_rows(list[i], head, worker);
+    });
+  if (rows_of_all == 0 && !by_unit) return {};
   // A trial's rows stand in the store while its attention runs, and are taken out again; one task owns a head of
   // the store, so nobody else looks.
   const auto exchange = [&](const WireSpan& span, uint32_t head, bool back) {
@@ -136,6 +139,38 @@ Fault Batch::attention(const WireOp& op) {
       swap(pair + bytes, values + at, bytes);
     }
   };
+  if (by_unit) {
+    if (!os_lock_matrix(unit_)) return {WIRE_NO_UNIT, 0};
+    const UnitAttentionOp job = {.q = q,
+                                 .out = out,
+                                 .stride = stride,
+                                 .group = group,
+                                 .kv_heads = kv.heads,
+                                 .head_dim = op.head_dim,
+                                 .head_stride = kv.head_stride,
+                                 .sequence_stride = kv.sequence_stride,
+                                 .keys = keys,
+                                 .values = values,
+                                 .seen = seen,
+                                 .scale = scale,
+                                 .scratch = memory,
+                                 .scratch_bytes = worker_bytes,
+                                 .state = memory + uint64_t{kMaxWorkers} * worker_bytes,
+                                 .sampled = sampled(),
+                                 .choice = choice()};
+    bool right = true;
+    for (uint32_t i = 0; i < op.span_count && right; ++i) {
+      const auto exchange_all = [&](bool back) {
+        if (list[i].trial != 0) pool_.each(kv.heads, [&](uint32_t head, uint32_t) { exchange(list[i], head, back); });
+      };
+      if (list[i].count == 0) continue;
+      exchange_all(false);
+      right = attend_by_unit(pool_, unit_, job, list[i]);
+      exchange_all(true);
+    }
+    os_unlock_matrix();
+    return right ? Fault{} : Fault{WIRE_NO_UNIT, 1};
+  }
   pool_.each(kv.heads, [&](uint32_t head, uint32_t worker) {
     for (uint32_t i = 0; i < op.span_count; ++i) {
       if (list[i].trial == 0 || list[i].count == 0) continue;

@@ -98,8 +98,9 @@ Fault Batch::matmul(const WireOp& op) {
     const WireWeight& w = op.weight[count];
     Product& p = products[count];
     DSP_TRY(matrix(w, op.columns, p.weights));
-    DSP_TRY(value(op.out[count], op.rows, w.outputs, Use::writes, p.y));
-    p.layout = w.layout, p.outputs = p.stride = w.outputs, p.first = tiles;
+    DSP_TRY(pitched(op.out[count], op.rows, w.outputs, op.pitch[count], p.y));
+    p.layout = w.layout, p.outputs = w.outputs, p.first = tiles;
+    p.stride = op.pitch[count] != 0 ? op.pitch[count] : w.outputs;
     p.tile_bytes = bytes_of_tile(w.layout, op.columns);
     p.last = tiles += (w.outputs + kTile - 1) / kTile;
     tiled &= w.layout != WIRE_STORED_F32;
@@ -138,6 +139,12 @@ Fault Batch::matmul(const WireOp& op) {
   return {};
 }
 
+WirePrediction Batch::reduce(const Head& head, float* logits, uint32_t row, uint32_t chunk) {
+  const uint32_t begin = chunk * kChunk, left = head.product.outputs - begin, n = left < kChunk ? left : kChunk;
+  if (head.logits != nullptr) copy(logits, n, head.logits + uint64_t{row} * head.product.outputs + begin);
+  return reduce_chunk(logits, begin, n, head.not_in_sum, head.not_chosen, kVectorChunk);
+}
+
 Fault Batch::head(const WireOp& op) {
   const WireWeight& w = op.weight[0];
   float *x = nullptr, *logits = nullptr;
@@ -161,32 +168,39 @@ Fault Batch::head(const WireOp& op) {
   uint8_t* memory =
       scratch(common + uint64_t{kMaxWorkers} * chunk_bytes + uint64_t{chunks} * op.rows * sizeof(WirePrediction));
   if (checking_) return {};
+  Head head = {.x = x,
+               .rows = op.rows,
+               .inputs = op.columns,
+               .chunks = chunks,
+               .product = {},
+               .logits = logits,
+               .not_in_sum = {reinterpret_cast<const int32_t*>(out), op.out_of_softmax_count},
+               .not_chosen = {reinterpret_cast<const int32_t*>(never), op.never_sampled_count},
+               .chunk_memory = memory + common,
+               .chunk_bytes = chunk_bytes,
+               .partial = reinterpret_cast<WirePrediction*>(memory + common + kMaxWorkers * chunk_bytes),
+               .predictions = predictions};
+  head.product.weights = weights, head.product.layout = w.layout, head.product.outputs = w.outputs;
+  head.product.stride = kChunk, head.product.tile_bytes = bytes_of_tile(w.layout, op.columns);
+  if (UnitPlan plan; w.layout != WIRE_STORED_F32 && plan.lay(unit_, op.rows, op.columns))
+    return head_by_unit(plan, head, reinterpret_cast<int32_t*>(memory));
   const uint8_t* activations =
       w.layout == WIRE_STORED_F32 ? nullptr : quantize(w.layout, x, op.rows, op.columns, memory);
-  uint8_t* chunk_memory = memory + common;
-  auto* partial = reinterpret_cast<WirePrediction*>(chunk_memory + kMaxWorkers * chunk_bytes);
-  const TokenList not_in_sum = {reinterpret_cast<const int32_t*>(out), op.out_of_softmax_count};
-  const TokenList not_chosen = {reinterpret_cast<const int32_t*>(never), op.never_sampled_count};
   pool_.each(chunks, [&](uint32_t chunk, uint32_t worker) {
-    auto* y = reinterpret_cast<float*>(chunk_memory + worker * chunk_bytes);
+    float* y = head.chunk(worker);
     const uint32_t begin = chunk * kChunk, n = w.outputs - begin < kChunk ? w.outputs - begin : kChunk;
-    Product p;
-    p.weights = weights, p.layout = w.layout, p.outputs = w.outputs, p.stride = kChunk;
-    p.tile_bytes = bytes_of_tile(w.layout, op.columns);
+    Product p = head.product;
     p.y = y - begin;  // column c of the chunk is output begin + c
     for (uint32_t n0 = begin; n0 < begin + n; n0 += kTile) {
       if (n0 + kTile < begin + n) prefetch_tile(weights + uint64_t{n0 / kTile + 1} * p.tile_bytes, p.tile_bytes);
       multiply(p, n0 / kTile, x, activations, op.rows, op.columns);
     }
-    for (uint32_t r = 0; r < op.rows; ++r) {
-      float* row = y + r * kChunk;
-      if (logits != nullptr) copy(row, n, logits + uint64_t{r} * w.outputs + begin);
-      partial[uint64_t{chunk} * op.rows + r] = reduce_chunk(row, begin, n, not_in_sum, not_chosen, kVectorChunk);
-    }
+    for (uint32_t r = 0; r < op.rows; ++r)
+      head.partial[uint64_t{chunk} * op.rows + r] = reduce(head, y + r * kChunk, r, chunk);
   });
   for (uint32_t r = 0; r < op.rows; ++r) {
     WirePrediction total = no_prediction();
-    for (uint32_t chunk = 0; chunk < chunks; ++chunk) merge(total, partial[uint64_t{chunk} * op.rows + r]);
+    for (uint32_t chunk = 0; chunk < chunks; ++chunk) merge(total, head.partial[uint64_t{chunk} * op.rows + r]);
     predictions[r] = total;
   }
   return {};

@@ -4,6 +4,7 @@
 // (unit_ring.h). A row's sum has the same bits in any company, so the unit has the products of one row as well as those
 // of many: whether an op is the unit's depends on its weights and on the unit's memory alone, never on rows.
 #include "devices/hexagon/dsp/batch-inl.h"
+#include "devices/hexagon/dsp/head.h"
 #include "devices/hexagon/dsp/hmx.h"
 #include "devices/hexagon/dsp/hvx.h"
 #include "devices/hexagon/dsp/unit_ring.h"
@@ -42,35 +43,42 @@ bool Batch::UnitPlan::lay(const Matrix& unit, uint32_t rows, uint32_t inputs) {
   return true;
 }
 
-bool Batch::multiply_by_unit(const UnitPlan& plan, const Product* products, uint32_t tiles, const float* x,
-                             uint32_t rows, uint32_t inputs, int32_t* exponents) {
+void Batch::put_unit_tables(const UnitPlan& plan) {
   constexpr Format kFormats[kTables] = {Format::q4, Format::q8, Format::f16};
   for (const Format format : kFormats) {
     auto* words = reinterpret_cast<uint32_t*>(unit_.memory + plan.tables + static_cast<uint32_t>(format) * kTableBytes);
     for (uint32_t i = 0; i < kUnitTableWords; ++i)
       words[i] = i < kUnitTile ? static_cast<uint32_t>(15 - unit_table_shift(format)) << 10 : 0;
   }
-  const uint32_t most = plan.row_tiles * kUnitTile;
-  for (uint32_t first = 0; first < rows; first += most)
-    if (!multiply_rows_by_unit(plan, products, tiles, x, first, rows - first < most ? rows - first : most, inputs,
-                               exponents))
-      return false;
-  return true;
 }
 
-bool Batch::multiply_rows_by_unit(const UnitPlan& plan, const Product* products, uint32_t tiles, const float* x,
-                                  uint32_t first_row, uint32_t rows, uint32_t inputs, int32_t* exponents) {
-  uint8_t* const memory = unit_.memory;
-  const uint32_t row_tiles = quotient_up(rows, kUnitTile);
-  pool_.each(row_tiles * kUnitTile / 2, [&](uint32_t pair, uint32_t) {
-    const auto row = [&](uint32_t r) { return r < rows ? x + uint64_t{first_row + r} * inputs : nullptr; };
+void Batch::put_unit_rows(const UnitPlan& plan, const float* x, uint32_t rows, uint32_t inputs, int32_t* exponents) {
+  pool_.each(quotient_up(rows, kUnitTile) * kUnitTile / 2, [&](uint32_t pair, uint32_t) {
+    const auto row = [&](uint32_t r) { return r < rows ? x + uint64_t{r} * inputs : nullptr; };
     int32_t both[2];
     unit_rows(row(2 * pair), row(2 * pair + 1), plan.blocks,
-              memory + pair / (kUnitTile / 2) * plan.slot + pair % (kUnitTile / 2) * kVector, both);
+              unit_.memory + pair / (kUnitTile / 2) * plan.slot + pair % (kUnitTile / 2) * kVector, both);
     for (uint32_t i = 0; i < 2; ++i)
       if (2 * pair + i < rows) exponents[2 * pair + i] = both[i];
   });
+}
 
+bool Batch::multiply_by_unit(const UnitPlan& plan, const Product* products, uint32_t tiles, const float* x,
+                             uint32_t rows, uint32_t inputs, int32_t* exponents) {
+  put_unit_tables(plan);
+  const uint32_t most = plan.row_tiles * kUnitTile;
+  for (uint32_t first = 0; first < rows; first += most) {
+    const uint32_t count = rows - first < most ? rows - first : most;
+    put_unit_rows(plan, x + uint64_t{first} * inputs, count, inputs, exponents);
+    if (!multiply_rows_by_unit(plan, products, tiles, first, count, exponents)) return false;
+  }
+  return true;
+}
+
+bool Batch::multiply_rows_by_unit(const UnitPlan& plan, const Product* products, uint32_t tiles, uint32_t first_row,
+                                  uint32_t rows, const int32_t* exponents) {
+  uint8_t* const memory = unit_.memory;
+  const uint32_t row_tiles = quotient_up(rows, kUnitTile);
   UnitRing ring(tiles, plan.stripes, plan.waiting);
   const auto product_of = [&](uint32_t tile) {
     const Product* p = products;
@@ -128,10 +136,14 @@ bool Batch::multiply_rows_by_unit(const UnitPlan& plan, const Product* products,
   return given;
 }
 
+bool Batch::sampled() const { return (static_cast<uint32_t>(copy_.head().sequence) + op_) % kSampled == 0; }
+uint32_t Batch::choice() const {
+  return (static_cast<uint32_t>(copy_.head().sequence) + op_) / kSampled * 2654435761u;  // its high bits go everywhere
+}
+
 bool Batch::unit_agrees(const Product* products, uint32_t tiles, const float* x, uint32_t rows, uint32_t inputs) {
-  const uint32_t turn = static_cast<uint32_t>(copy_.head().sequence) + op_;
-  if (turn % kSampled != 0) return true;
-  const uint32_t chosen = turn / kSampled * 2654435761u;  // whose high bits go everywhere
+  if (!sampled()) return true;
+  const uint32_t chosen = choice();
   const uint32_t tile = (chosen >> 8) % tiles, row = (chosen >> 16) % rows;
   const Product* p = products;
   while (tile >= p->last) ++p;
@@ -145,6 +157,38 @@ bool Batch::unit_agrees(const Product* products, uint32_t tiles, const float* x,
       __atomic_store_n(&right, false, __ATOMIC_RELAXED);
   });
   return right;
+}
+
+// Chunks go by turns, as many as there is room for their logits: first the unit's products, then each row's statistics
+// in the order of its tokens. The rows of a turn stay in the unit's memory for all chunks.
+Fault Batch::head_by_unit(const UnitPlan& plan, const Head& head, int32_t* exponents) {
+  put_unit_tables(plan);
+  const uint32_t most = plan.row_tiles * kUnitTile, outputs = head.product.outputs;
+  for (uint32_t r = 0; r < head.rows; ++r) head.partial[r] = no_prediction();
+  for (uint32_t first = 0; first < head.rows; first += most) {
+    const uint32_t rows = head.rows - first < most ? head.rows - first : most;
+    const float* x = head.x + uint64_t{first} * head.inputs;
+    put_unit_rows(plan, x, rows, head.inputs, exponents);
+    for (uint32_t turn = 0; turn < head.chunks; turn += kMaxWorkers) {
+      Product products[kMaxWorkers];
+      uint32_t count = 0, tiles = 0;
+      for (; count < kMaxWorkers && turn + count < head.chunks; ++count) {
+        const uint32_t begin = (turn + count) * kChunk;
+        Product& p = products[count] = head.product;
+        p.weights += uint64_t{begin / kUnitTile} * p.tile_bytes, p.y = head.chunk(count), p.stride = kChunk;
+        p.outputs = outputs - begin < kChunk ? outputs - begin : kChunk;
+        p.first = tiles, p.last = tiles += quotient_up(p.outputs, kUnitTile);
+      }
+      if (!multiply_rows_by_unit(plan, products, tiles, 0, rows, exponents)) return {WIRE_NO_UNIT, 0};
+      if (!unit_agrees(products, tiles, x, rows, head.inputs)) return {WIRE_NO_UNIT, 1};
+      pool_.each(rows, [&](uint32_t r, uint32_t) {
+        for (uint32_t c = 0; c < count; ++c)
+          merge(head.partial[first + r], reduce(head, head.chunk(c) + r * kChunk, first + r, turn + c));
+      });
+    }
+  }
+  for (uint32_t r = 0; r < head.rows; ++r) head.predictions[r] = head.partial[r];
+  return {};
 }
 
 }  // namespace dsp

@@ -100,6 +100,7 @@ void hmx_model_memory(const uint8_t* memory, uint32_t bytes, uint32_t fault, uin
 }
 
 void hmx_model_table(const uint8_t* table) {
+  if (!unit.adds) return;
   check_operand(table, 255, 256);
   const auto* words = reinterpret_cast<const uint32_t*>(table);
   for (int c = 0; c < kTile; ++c) {
@@ -115,10 +116,11 @@ void hmx_model_clear() {
 }
 
 void hmx_model_pair(const uint8_t* rows, uint32_t rows_last, const uint8_t* weights, uint32_t weights_last) {
+  if (!unit.adds) return;
   check(rows_last == weights_last && rows_last % kTileBytes == kTileBytes - 1 && rows_last < kTile * kTileBytes);
   check_operand(rows, rows_last, kTileBytes);
   check_operand(weights, weights_last, 128);
-  for (uint32_t at = 0; unit.adds && at <= rows_last; at += kTileBytes) {
+  for (uint32_t at = 0; at <= rows_last; at += kTileBytes) {
     const auto* a = reinterpret_cast<const uint16_t*>(rows + at);
     const auto* w = reinterpret_cast<const uint16_t*>(weights + at);
     for (int r = 0; r < kTile; ++r)
@@ -132,8 +134,8 @@ void hmx_model_pair(const uint8_t* rows, uint32_t rows_last, const uint8_t* weig
 }
 
 void hmx_model_convert(uint32_t control) {
-  check(control == 2);
   if (!unit.adds) return;
+  check(control == 2);
   for (int r = 0; r < kTile; ++r)
     for (int c = 0; c < kTile; ++c) {
       const Half scale = split(unit.scales[c]);
@@ -145,9 +147,9 @@ void hmx_model_convert(uint32_t control) {
 }
 
 void hmx_model_store(uint8_t* results, uint32_t range) {
+  if (!unit.adds) return;
   check(range == 0);
   check_operand(results, kTileBytes - 1, kTileBytes);
-  if (!unit.adds) return;
   const bool now = unit.period > 0 && ++unit.stored % unit.period == 0;
   while (now && unit.fault == HMX_HANGS) asm volatile("");
   const uint32_t flipped = now && unit.fault == HMX_LIES ? 0x8000 : now && unit.fault == HMX_DRIFTS ? 3 : 0;

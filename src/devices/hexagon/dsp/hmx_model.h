@@ -14,7 +14,7 @@ extern "C" {
 // How a model of a broken unit errs; every N-th: `period` of tiles of results.
 enum HmxModelFault {
   HMX_RIGHT = 0,
-  HMX_NO_SUMS = 1,  // all stay zero, so that counts of packets are those of the rest
+  HMX_NO_SUMS = 1,  // nothing is done, so that counts of packets are those of the rest
   HMX_LIES = 2,     // every N-th tile of results has the wrong signs
   HMX_SWAPS = 3,    // rows of results lie where outputs should
   HMX_HANGS = 5,    // the N-th tile of results never comes

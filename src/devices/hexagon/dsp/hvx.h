@@ -38,6 +38,20 @@ inline __attribute__((always_inline)) HVX_Vector scaled_floats(HVX_Vector value,
   return Q6_V_vor_VV(bits, Q6_V_vand_VV(value, Q6_V_vsplat_R(static_cast<int32_t>(0x80000000u))));
 }
 
+// The same of the words' low halves as FP16: their digits, 11 bits, times 2^(exponent + field), the field at least 1;
+// times a factor of 16 bits.
+inline __attribute__((always_inline)) HVX_Vector floats_of_halves(HVX_Vector halves, int32_t factor,
+                                                                  HVX_Vector exponent) {
+  const auto splat = [](int32_t v) { return Q6_V_vsplat_R(v); };
+  const HVX_Vector field = Q6_V_vand_VV(Q6_Vuw_vlsr_VuwR(halves, 10), splat(31));
+  const HVX_Vector leading = Q6_Vw_vasl_VwR(Q6_Vw_vmin_VwVw(field, splat(1)), 10);
+  const HVX_Vector digits = Q6_V_vor_VV(Q6_V_vand_VV(halves, splat(0x3ff)), leading);
+  const HVX_Vector sign = Q6_Vw_vasr_VwR(Q6_Vw_vasl_VwR(halves, 16), 31);
+  HVX_Vector value = Q6_Vw_vsub_VwVw(Q6_V_vxor_VV(digits, sign), sign);
+  if (factor != 1) value = Q6_Vw_vmpyieacc_VwVwVuh(Q6_V_vzero(), value, splat(factor));
+  return scaled_floats(value, Q6_Vw_vadd_VwVw(exponent, Q6_Vw_vmax_VwVw(field, splat(1))));
+}
+
 // The first `count` lanes to memory that need not be aligned. A call, lest the partial case crowd the kernels.
 inline __attribute__((noinline)) void store_floats(float* to, HVX_Vector bits, uint32_t count) {
   if (count == kLanes) {

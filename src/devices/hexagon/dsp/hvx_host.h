@@ -135,6 +135,9 @@ inline HVX_Vector Q6_Vh_vpacke_VwVw(HVX_Vector u, HVX_Vector v) { return hvx_hos
 inline HVX_Vector Q6_Vh_vshuffe_VhVh(HVX_Vector u, HVX_Vector v) {
   return hvx_host::each<uint32_t, uint32_t>([](uint32_t a, uint32_t b) { return a << 16 | (b & 0xffff); }, u, v);
 }
+inline HVX_Vector Q6_Vh_vshuffo_VhVh(HVX_Vector u, HVX_Vector v) {
+  return hvx_host::each<uint32_t, uint32_t>([](uint32_t a, uint32_t b) { return (a & 0xffff0000u) | b >> 16; }, u, v);
+}
 inline HVX_Vector Q6_Vb_vshuffe_VbVb(HVX_Vector u, HVX_Vector v) {
   return hvx_host::each<uint16_t, uint16_t>([](uint16_t a, uint16_t b) { return a << 8 | (b & 0xff); }, u, v);
 }

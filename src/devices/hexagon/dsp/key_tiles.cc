@@ -46,17 +46,33 @@ inline __attribute__((always_inline)) Bytes row_bytes(const uint16_t* row, uint3
           Q6_Vb_vpacke_VhVh(second, first)};
 }
 
-// Words [i][lane] to [lane][i] of 32 vectors: five times every vector is interleaved with the one 16 further on.
-HVX_Vector* transpose(HVX_Vector* from, HVX_Vector* to) {
-  for (int stage = 0; stage < 5; ++stage) {
-    for (int i = 0; i < 16; ++i) {
-      const HVX_VectorPair pair = Q6_W_vshuff_VVR(from[i + 16], from[i], -4);
-      to[2 * i] = Q6_V_lo_W(pair);
-      to[2 * i + 1] = Q6_V_hi_W(pair);
+// Words [i][lane] to [lane][i] of 32 vectors: five times every vector is interleaved with the one 16 further on. Two or
+// three times at once for 8 vectors (4), which stay in registers.
+template <int kVectors>
+inline __attribute__((always_inline)) void interleave(const HVX_Vector* from, HVX_Vector* to) {
+  constexpr int kStep = 32 / kVectors;
+#pragma clang loop unroll_count(2)
+  for (int i = 0; i < kStep; ++i) {
+    HVX_Vector v[kVectors], next[kVectors];
+#pragma clang loop unroll(full)
+    for (int k = 0; k < kVectors; ++k) v[k] = from[i + k * kStep];
+#pragma clang loop unroll(full)
+    for (int stage = kVectors; stage > 1; stage /= 2) {
+#pragma clang loop unroll(full)
+      for (int k = 0; k < kVectors / 2; ++k) {
+        const HVX_VectorPair pair = Q6_W_vshuff_VVR(v[k + kVectors / 2], v[k], -4);
+        next[2 * k] = Q6_V_lo_W(pair), next[2 * k + 1] = Q6_V_hi_W(pair);
+      }
+#pragma clang loop unroll(full)
+      for (int k = 0; k < kVectors; ++k) v[k] = next[k];
     }
-    HVX_Vector* const done = to;
-    to = from, from = done;
+#pragma clang loop unroll(full)
+    for (int k = 0; k < kVectors; ++k) to[i * kVectors + k] = v[k];
   }
+}
+HVX_Vector* transpose(HVX_Vector* from, HVX_Vector* to) {
+  interleave<8>(from, to);
+  interleave<4>(to, from);
   return from;
 }
 
@@ -136,6 +152,116 @@ void pack_values(const uint16_t* values, uint32_t count, uint32_t head_dim, uint
     put_scales(tiles + t * bytes, block, kFullScale >> (top - exponent));
     *reinterpret_cast<HVX_Vector*>(tiles + t * bytes) = Q6_V_vsplat_R(top - 28);
   }
+}
+
+namespace {
+
+// A row of 32, 64 or 128 elements; zeros where it is shorter.
+struct Row {
+  HVX_Vector first, second;
+};
+template <uint32_t kDim>
+inline __attribute__((always_inline)) Row row_of(const uint16_t* row) {
+  const auto* v = reinterpret_cast<const HVX_UVector*>(row);
+  return {kDim == 32 ? Q6_V_vand_QV(Q6_Q_vsetq_R(64), half_vector(row)) : v[0], kDim == 128 ? v[1] : Q6_V_vzero()};
+}
+template <uint32_t kDim>
+inline __attribute__((always_inline)) HVX_Vector larger_of(HVX_Vector most, const Row& row) {
+  const HVX_Vector magnitude = Q6_V_vsplat_R(0x7fff7fff);
+  most = Q6_Vh_vmax_VhVh(most, Q6_V_vand_VV(row.first, magnitude));
+  return kDim == 128 ? Q6_Vh_vmax_VhVh(most, Q6_V_vand_VV(row.second, magnitude)) : most;
+}
+bool is_large(HVX_Vector most) {
+  for (int32_t step = 64; step >= 2; step /= 2) most = Q6_Vh_vmax_VhVh(most, Q6_V_vror_VR(most, step));
+  return (static_cast<uint32_t>(Q6_R_vextract_VR(most, 0)) & 0x7fff) >= kUnitLargest;
+}
+
+// Rows of keys that are there: 32 of them, or those from `first` to `last`.
+template <uint32_t kDim>
+struct WholeTile {
+  const uint16_t* rows;
+  Row operator()(uint32_t n) const { return row_of<kDim>(rows + n * kDim); }
+};
+template <uint32_t kDim>
+struct PartOfTile {
+  const uint16_t* rows;
+  uint32_t first, last;
+  bool checked;  // without those that are large
+  Row operator()(uint32_t n) const {
+    const Row none = {Q6_V_vzero(), Q6_V_vzero()};
+    if (n < first || n >= last) return none;
+    const Row row = row_of<kDim>(rows + n * kDim);
+    return checked && is_large(larger_of<kDim>(Q6_V_vzero(), row)) ? none : row;
+  }
+};
+
+// True: a row is large.
+template <uint32_t kDim, class Rows>
+bool put_keys(const Rows& rows, HVX_Vector* work, HVX_Vector* to) {
+  HVX_Vector *const second = work + kKeys, most = Q6_V_vzero();
+  for (uint32_t n = 0; n < kKeys; ++n) {
+    const Row row = rows(n);
+    most = larger_of<kDim>(most, row);
+    work[n] = row.first;
+    if (kDim == 128) second[n] = row.second;
+  }
+  for (uint32_t from = 0; from < kDim; from += 64) {
+    const HVX_Vector* words = transpose(from == 0 ? work : second, second + kKeys);
+    // Two words have four inputs.
+    for (uint32_t w = 0; w < (kDim < 64 ? kDim : 64) / 2; w += 2, to += 2) {
+      to[0] = Q6_Vh_vshuffe_VhVh(words[w + 1], words[w]);
+      to[1] = Q6_Vh_vshuffo_VhVh(words[w + 1], words[w]);
+    }
+  }
+  return is_large(most);
+}
+template <uint32_t kDim, class Rows>
+bool put_values(const Rows& rows, uint32_t stride, uint8_t* tiles) {
+  HVX_Vector most = Q6_V_vzero();
+  for (uint32_t v = 0; v < kKeys / 2; ++v) {
+    const Row even = rows(2 * v), odd = rows(2 * v + 1);
+    most = larger_of<kDim>(larger_of<kDim>(most, even), odd);
+    const auto put = [&](uint32_t tile, HVX_Vector vector) __attribute__((always_inline)) {
+      reinterpret_cast<HVX_Vector*>(tiles + tile * stride)[v] = vector;
+    };
+    const HVX_VectorPair lower = Q6_W_vshuff_VVR(odd.first, even.first, -2);
+    put(0, Q6_V_lo_W(lower));
+    if (kDim > 32) put(1, Q6_V_hi_W(lower));
+    if (kDim < 128) continue;
+    const HVX_VectorPair upper = Q6_W_vshuff_VVR(odd.second, even.second, -2);
+    put(2, Q6_V_lo_W(upper)), put(3, Q6_V_hi_W(upper));
+  }
+  return is_large(most);
+}
+// put(rows): of a whole tile at once, otherwise row by row, and once more without large ones.
+template <uint32_t kDim, class Put>
+bool put_tile(const uint16_t* rows, uint32_t first, uint32_t last, const Put& put) {
+  const bool large =
+      first == 0 && last == kKeys ? put(WholeTile<kDim>{rows}) : put(PartOfTile<kDim>{rows, first, last, false});
+  if (large) put(PartOfTile<kDim>{rows, first, last, true});
+  return large;
+}
+template <uint32_t kDim>
+bool keys_of(const uint16_t* keys, uint32_t first, uint32_t last, uint8_t* work, uint8_t* tiles) {
+  return put_tile<kDim>(keys, first, last, [&](const auto& rows) {
+    return put_keys<kDim>(rows, reinterpret_cast<HVX_Vector*>(work), reinterpret_cast<HVX_Vector*>(tiles));
+  });
+}
+template <uint32_t kDim>
+bool values_of(const uint16_t* values, uint32_t first, uint32_t last, uint32_t stride, uint8_t* tiles) {
+  return put_tile<kDim>(values, first, last, [&](const auto& rows) { return put_values<kDim>(rows, stride, tiles); });
+}
+
+}  // namespace
+
+bool unit_keys(const uint16_t* keys, uint32_t first, uint32_t last, uint32_t head_dim, uint8_t* work, uint8_t* tiles) {
+  const auto put = head_dim == 32 ? keys_of<32> : head_dim == 64 ? keys_of<64> : keys_of<128>;
+  return put(keys, first, last, work, tiles);
+}
+bool unit_values(const uint16_t* values, uint32_t first, uint32_t last, uint32_t head_dim, uint32_t stride,
+                 uint8_t* tiles) {
+  const auto put = head_dim == 32 ? values_of<32> : head_dim == 64 ? values_of<64> : values_of<128>;
+  return put(values, first, last, stride, tiles);
 }
 
 }  // namespace dsp

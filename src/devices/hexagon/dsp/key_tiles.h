@@ -17,4 +17,13 @@ void pack_keys(const uint16_t* keys, uint32_t count, uint32_t head_dim, int32_t 
 void pack_values(const uint16_t* values, uint32_t count, uint32_t head_dim, uint32_t block, uint32_t inputs,
                  int32_t exponent, int32_t top, uint8_t* tiles);
 
+// The same for the matrix unit, as weights of FP16 with the elements' own bits. 32 keys are outputs of head_dim / 32
+// tiles, one behind the other, with the inputs in unit_tiles.h's order. Values are inputs of as many tiles, `stride`
+// bytes apart. Keys but those from `first` to `last` of the 32 are absent: zeros. So is a key with an element of
+// kUnitLargest or more in magnitude, which makes the answer true. work: 96 vectors.
+constexpr uint32_t kUnitLargest = 0x6000;  // 2^9 as FP16
+bool unit_keys(const uint16_t* keys, uint32_t first, uint32_t last, uint32_t head_dim, uint8_t* work, uint8_t* tiles);
+bool unit_values(const uint16_t* values, uint32_t first, uint32_t last, uint32_t head_dim, uint32_t stride,
+                 uint8_t* tiles);
+
 }  // namespace dsp

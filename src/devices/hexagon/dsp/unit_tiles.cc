@@ -89,17 +89,6 @@ namespace {
 
 constexpr uint32_t kTogether = 4;  // so that one row's latencies hide behind another's work
 
-// A word's low half as FP16, times 2^exponent.
-inline __attribute__((always_inline)) HVX_Vector floats_of(HVX_Vector halves, HVX_Vector exponent) {
-  const auto splat = [](int32_t v) { return Q6_V_vsplat_R(v); };
-  const HVX_Vector field = Q6_V_vand_VV(Q6_Vuw_vlsr_VuwR(halves, 10), splat(31));
-  const HVX_Vector leading = Q6_Vw_vasl_VwR(Q6_Vw_vmin_VwVw(field, splat(1)), 10);
-  const HVX_Vector digits = Q6_V_vor_VV(Q6_V_vand_VV(halves, splat(0x3ff)), leading);
-  const HVX_Vector sign = Q6_Vw_vasr_VwR(Q6_Vw_vasl_VwR(halves, 16), 31);
-  const HVX_Vector value = Q6_Vw_vsub_VwVw(Q6_V_vxor_VV(digits, sign), sign);
-  return scaled_floats(value, Q6_Vw_vadd_VwVw(exponent, Q6_Vw_vmax_VwVw(field, splat(1))));
-}
-
 }  // namespace
 
 bool unit_sum_fits(Format format, const uint8_t* tile, uint32_t n, const float* x, uint32_t blocks, float y) {
@@ -145,7 +134,7 @@ void unit_results(Format format, const uint8_t* results, const int32_t* exponent
       const HVX_Vector both = reinterpret_cast<const HVX_Vector*>(results)[(first + r) / 2];
       const int32_t exponent = first + r < rows ? exponents[first + r] : 0;
       const HVX_Vector halves = exponent == kUnitNotFinite ? one : r % 2 == 0 ? both : Q6_Vuw_vlsr_VuwR(both, 16);
-      bits[r] = floats_of(halves, Q6_Vw_vadd_VwVw(of_weights, Q6_V_vsplat_R(exponent)));
+      bits[r] = floats_of_halves(halves, 1, Q6_Vw_vadd_VwVw(of_weights, Q6_V_vsplat_R(exponent)));
     }
     float* to = y + uint64_t{first} * stride;
     if (columns == kLanes && first + kTogether <= rows) {

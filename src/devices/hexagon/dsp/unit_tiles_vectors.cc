@@ -161,50 +161,47 @@ inline __attribute__((always_inline)) ProductsOfQ4 of_block(const ProductsOfQ4& 
   p.scales = twice(both.scales);
   return p;
 }
-// Two vectors of weights, step by step for both: there are four predicates.
-inline __attribute__((always_inline)) void put_weights(HVX_VectorPair both, const ProductsOfQ4& p, HVX_Vector* to) {
-  const HVX_Vector words[2] = {Q6_V_lo_W(both), Q6_V_hi_W(both)};
-  HVX_Vector low[2], high[2];
-  HVX_VectorPred chosen[2];
-#define DSP_BOTH _Pragma("clang loop unroll(full)") for (int i = 0; i < 2; ++i)
-  DSP_BOTH chosen[i] = Q6_Q_vand_VR(words[i], static_cast<int32_t>(kFifth << 16 | kFifth));
-  DSP_BOTH low[i] = Q6_V_vmux_QVV(chosen[i], p.products[1], p.products[0]);
-  DSP_BOTH high[i] = Q6_V_vmux_QVV(chosen[i], p.products[3], p.products[2]);
-  DSP_BOTH chosen[i] = Q6_Q_vand_VR(words[i], static_cast<int32_t>(kSixth << 16 | kSixth));
-  DSP_BOTH low[i] = Q6_V_vmux_QVV(chosen[i], high[i], low[i]);
-  DSP_BOTH chosen[i] = Q6_Q_vand_VR(words[i], static_cast<int32_t>(kNotZero << 16 | kNotZero));
-  DSP_BOTH to[i] = Q6_Vh_condacc_QVhVh(chosen[i], words[i], low[i]);
-#undef DSP_BOTH
+// A block's vectors go through six steps, each step a vector behind the one before: so one's latencies hide behind the
+// others' work, and the four predicates suffice. Nibbles are looked up some vectors ahead.
+inline __attribute__((always_inline)) void put_block(const HVX_Vector* nibbles, const ProductsOfQ4& p, HVX_Vector table,
+                                                     HVX_Vector* to) {
+  constexpr int kVectors = 16, kAhead = 4, kSteps = 6;
+  const HVX_VectorPred nothing = Q6_Q_vcmp_eq_VhVh(p.scales, Q6_V_vzero());
+  const HVX_Vector kept = Q6_V_vmux_QVV(nothing, Q6_V_vzero(), Q6_V_vsplat_R(0x0f0f0f0f));
+  const HVX_Vector otherwise = Q6_V_vmux_QVV(nothing, Q6_V_vsplat_R(0x08080808), Q6_V_vzero());
+  HVX_Vector words[kVectors], low[kVectors], high[kVectors], chosen[kVectors];
+  HVX_VectorPred fifth[kVectors], sixth[kVectors], not_zero[kVectors];
+  const auto bits_of_word = [&](int i, uint32_t bits) __attribute__((always_inline)) {
+    return Q6_Q_vand_VR(words[i], static_cast<int32_t>(bits << 16 | bits));
+  };
+#pragma clang loop unroll(full)
+  for (int t = -kAhead; t < kVectors + kSteps - 1; ++t) {
+    if (const int i = t + kAhead; i % 2 == 0 && i < kVectors) {
+      const HVX_Vector both = i % 4 == 0 ? nibbles[i / 4] : Q6_Vub_vlsr_VubR(nibbles[i / 4], 4);
+      const HVX_VectorPair pair = Q6_Wh_vlut16_VbVhR(Q6_V_vor_VV(Q6_V_vand_VV(both, kept), otherwise), table, 0);
+      words[i] = Q6_V_lo_W(pair), words[i + 1] = Q6_V_hi_W(pair);
+    }
+    const auto at = [&](int step) __attribute__((always_inline)) { return t - step >= 0 && t - step < kVectors; };
+    if (const int i = t - 5; at(5)) to[i] = Q6_Vh_condacc_QVhVh(not_zero[i], words[i], chosen[i]);
+    if (const int i = t - 3; at(3)) chosen[i] = Q6_V_vmux_QVV(sixth[i], high[i], low[i]);
+    if (const int i = t - 1; at(1)) {
+      low[i] = Q6_V_vmux_QVV(fifth[i], p.products[1], p.products[0]);
+      high[i] = Q6_V_vmux_QVV(fifth[i], p.products[3], p.products[2]);
+    }
+    if (const int i = t - 4; at(4)) not_zero[i] = bits_of_word(i, kNotZero);
+    if (const int i = t - 2; at(2)) sixth[i] = bits_of_word(i, kSixth);
+    if (const int i = t; at(0)) fifth[i] = bits_of_word(i, kFifth);
+  }
 }
 void widen_q4(const uint8_t* tile, uint32_t first, uint32_t last, uint8_t* to) {
   constexpr uint32_t kVectors = 4;
   const auto* pair = reinterpret_cast<const HVX_Vector*>(tile) + 1 + first / 2 * (2 * kVectors + 1);
   const HVX_Vector table = *reinterpret_cast<const HVX_Vector*>(kWords.words);
   auto* out = reinterpret_cast<HVX_Vector*>(to);
-  const auto block = [&](const HVX_Vector* nibbles, const ProductsOfQ4& p) __attribute__((always_inline)) {
-    const HVX_VectorPred nothing = Q6_Q_vcmp_eq_VhVh(p.scales, Q6_V_vzero());
-    const HVX_Vector kept = Q6_V_vmux_QVV(nothing, Q6_V_vzero(), Q6_V_vsplat_R(0x0f0f0f0f));
-    const HVX_Vector otherwise = Q6_V_vmux_QVV(nothing, Q6_V_vsplat_R(0x08080808), Q6_V_vzero());
-    const auto words = [&](HVX_Vector q) __attribute__((always_inline)) {
-      return Q6_Wh_vlut16_VbVhR(Q6_V_vor_VV(Q6_V_vand_VV(q, kept), otherwise), table, 0);
-    };
-    HVX_VectorPair low = words(nibbles[0]), high = words(Q6_Vub_vlsr_VubR(nibbles[0], 4));
-#pragma clang loop unroll(full)
-    for (uint32_t g = 0; g < kVectors; ++g) {
-      HVX_VectorPair next_low = low, next_high = high;
-      if (g + 1 < kVectors) next_low = words(nibbles[g + 1]);
-      put_weights(low, p, out);
-      if (g + 1 < kVectors) next_high = words(Q6_Vub_vlsr_VubR(nibbles[g + 1], 4));
-      put_weights(high, p, out + 2);
-      low = next_low, high = next_high;
-      out += 4;
-      asm volatile("" : : : "memory");
-    }
-  };
-  for (uint32_t b = first; b < last; b += 2, pair += 2 * kVectors + 1) {
+  for (uint32_t b = first; b < last; b += 2, pair += 2 * kVectors + 1, out += 32) {
     const ProductsOfQ4 both = products_of(pair[2 * kVectors]);
-    block(pair, of_block(both, false));
-    if (b + 1 < last) block(pair + kVectors, of_block(both, true));
+    put_block(pair, of_block(both, false), table, out);
+    if (b + 1 < last) put_block(pair + kVectors, of_block(both, true), table, out + 16);
   }
 }
 

@@ -25,8 +25,9 @@
 //                           every batch is not maintained, sync=0: what llada_standin_sync() is asked for is not done.
 //                           Sessions opened from now on: hardware=N: threads that run at a time, scatter=SEED: buffers
 //                           are mapped anywhere; vtcm=BYTES: there is a modelled matrix unit with so much memory,
-//                           unit=STATUS is what a vote for its power gets, locks=0: no thread gets it, lies=N, swaps=1,
-//                           drifts=N, hangs=N: how it errs (dsp/hmx_model.h). slow=N: every answer takes N times as
+//                           grants=N: sessions beyond the N-th that lives have none; unit=STATUS is what a vote for
+//                           its power gets, locks=0: no thread gets it, lies=N, swaps=1, drifts=N, hangs=N: how it
+//                           errs (dsp/hmx_model.h). slow=N: every answer takes N times as
 //                           long; batch_us, map_us, map_us_mb: a batch, a mapping, a MB of it take that much longer, as
 //                           a profile of `llada doctor` says. "" none
 //   llada_standin_sync(d, f) what DMA_BUF_IOCTL_SYNC is to Linux's buffers
@@ -38,6 +39,7 @@
 // A library of C functions has state of the process; that is the interface it imitates.
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <cstdlib>
@@ -194,6 +196,9 @@ int open_session(const char* uri, remote_handle64* handle) {
     paths.hardware = static_cast<uint32_t>(s.value("hardware", 0));
     paths.scatter = static_cast<uint32_t>(s.value("scatter", 0));
     paths.vtcm = static_cast<uint32_t>(s.value("vtcm", 0));
+    const auto lives =
+        std::ranges::count_if(s.sessions, [](const auto& other) { return other.second.process->alive(); });
+    if (lives >= s.value("grants", 1000)) paths.vtcm = 0;
     paths.unit_status = s.status("unit");
     for (const auto& [key, fault] :
          {std::pair{"lies", HMX_LIES}, {"swaps", HMX_SWAPS}, {"drifts", HMX_DRIFTS}, {"hangs", HMX_HANGS}})

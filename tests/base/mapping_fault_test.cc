@@ -1,14 +1,13 @@
 // A file that shrinks under its mapping ends the program with one line and status 1, not with a signal.
-#include "cli/mapping_fault.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <cstdlib>
 
+#include "base/console.h"
 #include "base/file.h"
 
-namespace llada::cli {
+namespace llada::os {
 namespace {
 
 TEST(MappingFaultDeathTest, NamesTheFileThatShrank) {
@@ -33,4 +32,4 @@ TEST(MappingFaultDeathTest, NamesTheFileThatShrank) {
 }
 
 }  // namespace
-}  // namespace llada::cli
+}  // namespace llada::os

@@ -1,6 +1,7 @@
-#include "base/cpu_time.h"
-
+// The clock of a thread on Linux, Android and macOS.
 #include <time.h>
+
+#include "base/cpu_time.h"
 
 namespace llada {
 

@@ -1,6 +1,4 @@
 // Only async-signal-safe calls after the signal: no allocation, no formatting, no locks.
-#include "cli/mapping_fault.h"
-
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -8,7 +6,9 @@
 #include <cstdint>
 #include <cstring>
 
-namespace llada::cli {
+#include "base/console.h"
+
+namespace llada::os {
 namespace {
 
 // One line of /proc/self/maps: "begin-end perms offset device inode   path", numbers in hex. The path of the
@@ -62,10 +62,10 @@ void on_bus_error(int, siginfo_t* info, void*) {
 }  // namespace
 
 void report_mapping_faults() {
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_sigaction = on_bus_error;
   action.sa_flags = SA_SIGINFO | SA_RESETHAND;
   ::sigaction(SIGBUS, &action, nullptr);
 }
 
-}  // namespace llada::cli
+}  // namespace llada::os

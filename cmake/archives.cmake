@@ -1,0 +1,37 @@
+# llada_archives(OUT module...): OUT_FOUND and OUT_LINK for libraries that a part can do without, as pkg-config describes
+# them. With LLADA_STATIC they are found where each one, and each library that it needs, is there as an archive: Debian's
+# libcurl.a, for one, needs libraries that have none (tools/release.sh builds another).
+function(llada_archives out)
+  if(WIN32)  # those that pkg-config knows are this machine's
+    set(${out}_FOUND FALSE PARENT_SCOPE)
+    return()
+  endif()
+  pkg_check_modules(${out} QUIET IMPORTED_TARGET ${ARGN})
+  set(link PkgConfig::${out})
+  if(${out}_FOUND AND LLADA_STATIC)
+    set(link)
+    foreach(library IN LISTS ${out}_STATIC_LIBRARIES)
+      # Parts of glibc, which come in any case.
+      if(library MATCHES "^(m|dl|rt|pthread|c)$")
+        continue()
+      endif()
+      find_library(LLADA_ARCHIVE_${library} ${library} HINTS ${${out}_STATIC_LIBRARY_DIRS} NO_CACHE)
+      if(NOT LLADA_ARCHIVE_${library})
+        message(STATUS "${ARGN}: no archive of lib${library}")
+        set(${out}_FOUND FALSE)
+        break()
+      endif()
+      list(APPEND link ${LLADA_ARCHIVE_${library}})
+      unset(LLADA_ARCHIVE_${library})
+    endforeach()
+    add_library(llada_archives_${out} INTERFACE)
+    target_include_directories(llada_archives_${out} INTERFACE ${${out}_INCLUDE_DIRS})
+    target_link_libraries(llada_archives_${out} INTERFACE ${link})
+    set(link llada_archives_${out})
+    if(${out}_FOUND)
+      set_property(GLOBAL APPEND PROPERTY LLADA_ARCHIVES ${ARGV1})  # whose licences packages.cmake adds
+    endif()
+  endif()
+  set(${out}_FOUND ${${out}_FOUND} PARENT_SCOPE)
+  set(${out}_LINK ${link} PARENT_SCOPE)
+endfunction()

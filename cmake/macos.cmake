@@ -1,0 +1,22 @@
+# Cross compilation for macOS on Apple's processors by `zig c++`, which has Apple's headers of C and POSIX, but no
+# frameworks, of which the program needs none. Against the libraries that tools/macos.sh makes. What it builds has not
+# been run.
+set(CMAKE_SYSTEM_NAME Darwin)
+set(CMAKE_SYSTEM_PROCESSOR arm64)
+set(LLADA_MACOS_LIBRARIES ${CMAKE_CURRENT_LIST_DIR}/../build/macos-libraries CACHE PATH "what tools/macos.sh made")
+foreach(tool IN ITEMS ar ranlib)
+  string(TOUPPER ${tool} variable)
+  set(CMAKE_${variable} ${LLADA_MACOS_LIBRARIES}/zig/${tool})
+endforeach()
+set(CMAKE_C_COMPILER ${LLADA_MACOS_LIBRARIES}/zig/cc)
+set(CMAKE_CXX_COMPILER ${LLADA_MACOS_LIBRARIES}/zig/c++)
+set(CMAKE_INSTALL_NAME_TOOL true)
+set(CMAKE_OSX_SYSROOT "" CACHE STRING "" FORCE)
+set(CMAKE_FIND_ROOT_PATH ${LLADA_MACOS_LIBRARIES})
+set(CMAKE_FIND_ROOT_PATH_MODE_PROGRAM NEVER)
+set(CMAKE_FIND_ROOT_PATH_MODE_LIBRARY ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_INCLUDE ONLY)
+set(CMAKE_FIND_ROOT_PATH_MODE_PACKAGE ONLY)
+set(CMAKE_PREFIX_PATH /)
+set(ENV{PKG_CONFIG_LIBDIR} ${LLADA_MACOS_LIBRARIES}/lib/pkgconfig)
+set(ENV{PKG_CONFIG_PATH} "")

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Compiles llada and libllada for macOS on Apple's processors, by zig (the Python package ziglang): whether every file
+# compiles and links. Nothing here can run them. Not all files have been compiled so yet.
+# usage: macos.sh [ZIG]   a program that answers `zig version`; otherwise ziglang is installed below build/macos-libraries
+set -euo pipefail
+cd "$(dirname "$0")/.."
+libraries=$PWD/build/macos-libraries
+zig=${1:-$libraries-zig/bin/zig}
+if [ ! -x "$zig" ]; then
+  python3 -m venv "$libraries-zig" && "$libraries-zig/bin/pip" install -q ziglang
+  printf '#!/bin/sh\nexec "%s" -m ziglang "$@"\n' "$libraries-zig/bin/python" >"$zig"
+  chmod +x "$zig"
+fi
+tools/cross_libraries.sh build/macos-libraries "$zig cc -target aarch64-macos" "$zig ar"
+mkdir -p "$libraries/zig"
+for tool in cc c++ ar ranlib; do
+  target=
+  case $tool in c*) target='-target aarch64-macos' ;; esac
+  printf '#!/bin/sh\nexec "%s" %s %s "$@"\n' "$zig" "$tool" "$target" >"$libraries/zig/$tool"
+  chmod +x "$libraries/zig/$tool"
+done
+cmake --preset macos-zig >build/macos-configure.log || { cat build/macos-configure.log; exit 1; }
+cmake --build build/macos-zig --target llada llada_shared
+file build/macos-zig/bin/llada | grep 'Mach-O 64-bit arm64 executable'
