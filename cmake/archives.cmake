@@ -2,10 +2,6 @@
 # them. With LLADA_STATIC they are found where each one, and each library that it needs, is there as an archive: Debian's
 # libcurl.a, for one, needs libraries that have none (tools/release.sh builds another).
 function(llada_archives out)
-  if(WIN32)  # those that pkg-config knows are this machine's
-    set(${out}_FOUND FALSE PARENT_SCOPE)
-    return()
-  endif()
   pkg_check_modules(${out} QUIET IMPORTED_TARGET ${ARGN})
   set(link PkgConfig::${out})
   if(${out}_FOUND AND LLADA_STATIC)

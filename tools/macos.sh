@@ -1,8 +1,10 @@
 #!/usr/bin/env bash
 # Compiles llada and libllada for macOS on Apple's processors, by zig (the Python package ziglang): whether every file
-# compiles and links. Nothing here can run them. Not all files have been compiled so yet.
-# usage: macos.sh [ZIG]   a program that answers `zig version`; otherwise ziglang is installed below build/macos-libraries
+# compiles and links. Nothing here can run them, so they are not optimised.
+# usage: macos.sh [ZIG [cmake's options of building]]
+# ZIG answers `zig version`; without it ziglang is installed into build/macos-libraries-zig.
 set -euo pipefail
+export CCACHE_COMPILERTYPE=clang  # of a compiler whose name does not tell
 cd "$(dirname "$0")/.."
 libraries=$PWD/build/macos-libraries
 zig=${1:-$libraries-zig/bin/zig}
@@ -20,5 +22,5 @@ for tool in cc c++ ar ranlib; do
   chmod +x "$libraries/zig/$tool"
 done
 cmake --preset macos-zig >build/macos-configure.log || { cat build/macos-configure.log; exit 1; }
-cmake --build build/macos-zig --target llada llada_shared
+cmake --build build/macos-zig --target llada llada_shared "${@:2}"
 file build/macos-zig/bin/llada | grep 'Mach-O 64-bit arm64 executable'

@@ -26,16 +26,26 @@ case ${1:-} in
   build) build "${@:2}" ;;
   zip)
     out=$(realpath "${2:?a folder}")
+    converter=$(ls build/{static,release}/bin/llada 2>/dev/null | head -n 1)
+    [ -n "$converter" ] || {
+      echo "tools/windows.sh: found neither build/static/bin/llada nor build/release/bin/llada, needed one: the zip has a" \
+           "model in it, which that one converts (tools/build.sh)" >&2
+      exit 1
+    }
     build
     version=$(sed -n 's/^project(llada VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
     name=llada-$version-windows-x86_64
     folder=$(mktemp -d)
     trap 'rm -rf "$folder"' EXIT
-    mkdir -p "$folder/$name"/{include/llada,licences}
-    cp build/windows/bin/llada.exe build/windows/bin/llada.dll "$folder/$name"
-    cp build/windows/src/api/libllada.dll.a LICENSE README.md CHANGELOG.md "$folder/$name"
+    mkdir -p "$folder/$name"/{bin,lib,include/llada,share/llada,licences}
+    cp build/windows/bin/llada.exe build/windows/bin/llada.dll "$folder/$name/bin"
+    cp build/windows/src/api/libllada.dll.a "$folder/$name/lib"
     cp include/llada/llada.h "$folder/$name/include/llada"
-    $host-strip "$folder/$name"/llada.exe "$folder/$name"/llada.dll
+    cp LICENSE README.md CHANGELOG.md "$folder/$name"
+    $host-strip "$folder/$name"/bin/llada.{exe,dll}
+    # tests/windows/windows_test.py has shown that both programs convert to the same bytes.
+    $converter convert models/tiny-llada "$folder/$name/share/llada/tiny-llada.gguf" --type q4_0 >/dev/null
+    for library in marked dompurify katex; do cp third_party/$library/LICENCE "$folder/$name/licences/$library"; done
     # Who gives on what is linked in gives on its licence too.
     for part in libpcre2-dev libutf8proc-dev libsqlite3-dev libfmt-dev libcli11-dev nlohmann-json3-dev libboost-dev \
                 gcc-mingw-w64-base mingw-w64-common; do

@@ -3,6 +3,7 @@
 #include "base/api_windows.h"
 #include "base/cpu_time.h"
 #include "base/memory_usage.h"
+#include "base/name_lookup.h"
 #include "base/os.h"
 #include "base/system.h"
 
@@ -75,6 +76,7 @@ int64_t peak_memory_bytes() {
 }
 void return_freed_memory() {}
 void return_free_pages() {}
+void look_up_names_alone() {}
 
 double thread_cpu_seconds() {
   FILETIME began, ended, kernel, user;

@@ -91,6 +91,18 @@ class Windows(unittest.TestCase):
         self.assertEqual((here["tokens"], here["stats"]["prompt_tokens"]),
                          (there["tokens"], there["stats"]["prompt_tokens"]))
 
+    def test_the_shipped_model_lies_beside_the_programs_folder(self):
+        tree = self.folder / "程序 ü"
+        (tree / "bin").mkdir(parents=True)
+        shutil.copy(WINE[1], tree / "bin")
+        program = [WINE[0], str(tree / "bin/llada.exe")]
+        missing = run(program, "run", "tiny-llada", PROMPT, "-q")
+        self.assertNotEqual(missing.returncode, 0)
+        self.assertIn("程序 ü", missing.stderr.decode())
+        (tree / "share/llada").mkdir(parents=True)
+        self.ok(run(HERE, "convert", TINY, str(tree / "share/llada/tiny-llada.gguf"), "--type", "q4_0"))
+        self.assertEqual(self.ok(run(program, "run", "tiny-llada", PROMPT, "-q")).strip(), ANSWER)
+
     def test_converted_files_are_the_same_bytes(self):
         for kind in ("f16", "q8_0", "q4_0"):
             here, there = self.folder / f"here-{kind}.gguf", self.folder / f"there-ü-{kind}.gguf"
