@@ -183,7 +183,7 @@ Status Decision::lay_out() {
     const int64_t size = std::ssize(prompts_[canvas.prompt]) + std::ssize(canvas.tail);
     LLADA_TRY_STATUS(check_room(readings_[canvas.slots.front().reading].question, size));
     setup.positions = std::max(setup.positions, size);
-    size_.slots = std::max(size_.slots, std::ssize(canvas.slots));
+    size_.slots = std::max<int64_t>(size_.slots, std::ssize(canvas.slots));
     size_.tokens += std::ssize(canvas.tail);
   }
   for (const std::vector<int32_t>& prompt : prompts_) size_.tokens += std::ssize(prompt);

@@ -27,7 +27,7 @@ Result<LabelTree> label_tree(std::span<const std::vector<int32_t>> labels, int32
   LabelTree tree;
   for (size_t i = 0; i < labels.size(); ++i) {
     if (labels[i].empty()) return invalid("label {}: found no tokens, needed one or more", i + 1);
-    tree.width = std::max(tree.width, std::ssize(labels[i]));
+    tree.width = std::max<int64_t>(tree.width, std::ssize(labels[i]));
   }
   std::map<std::vector<int32_t>, size_t> whole;  // sequences that are labels already
   for (size_t i = 0; i < labels.size(); ++i)

@@ -34,7 +34,7 @@ Result<ImportanceReport> measure_importance(const std::shared_ptr<const Model>& 
     if (!progress(report.canvases, total)) return report;
     const auto begin = ids.begin() + report.canvases * each;
     std::vector<int32_t> tokens = start;
-    tokens.insert(tokens.end(), begin, begin + std::min(each, ids.end() - begin));
+    tokens.insert(tokens.end(), begin, begin + std::min<int64_t>(each, ids.end() - begin));
     const auto number = static_cast<uint64_t>(report.canvases);
     const double rate = request.mask_rate.value_or(mask_rate(request.seed, number));
     const auto canvas = masked_at_random(tokens, mask, rate, request.seed, number);

@@ -98,7 +98,7 @@ std::span<const std::unique_ptr<Scheduler::Entry>> Scheduler::running() const {
 }
 
 void Scheduler::begin_some() {
-  const auto most = static_cast<size_t>(std::min(options_.most_running, std::ssize(entries_)));
+  const auto most = static_cast<size_t>(std::min<int64_t>(options_.most_running, std::ssize(entries_)));
   for (size_t i = running().size(); i < most; ++i) {
     Entry& entry = *entries_[i];
     entry.begun = true;

@@ -14,7 +14,7 @@ std::vector<int32_t> rows_without_text(const Model& model) {
     const auto row = static_cast<int32_t>(id);
     if (std::ranges::count(special, row) + std::ranges::count(ids.end_ids, row) == 0) rows.push_back(row);
   };
-  const int64_t vocab = model.config().vocab, tokens = std::min(vocab, std::ssize(kinds));
+  const int64_t vocab = model.config().vocab, tokens = std::min<int64_t>(vocab, std::ssize(kinds));
   for (int64_t id = 0; id < tokens; ++id)
     if (kinds[static_cast<size_t>(id)] == TokenKind::unused) take(id);
   for (int64_t id = tokens; id < vocab; ++id) take(id);

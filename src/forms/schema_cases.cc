@@ -89,7 +89,7 @@ bool Cases::meet(Case& a, const Case& b) {
   if (!has_integer(a.range)) a.types &= ~Case::kInteger;
   if (a.longest >= 0 && a.longest < a.shortest) a.types &= ~Case::kString;
   if (a.most_items >= 0 && a.most_items < a.least_items) a.types &= ~Case::kArray;
-  if (a.most_members >= 0 && a.most_members < std::max(a.least_members, std::ssize(a.required)))
+  if (a.most_members >= 0 && a.most_members < std::max<int64_t>(a.least_members, std::ssize(a.required)))
     a.types &= ~Case::kObject;
   for (const std::string_view name : a.required)
     if (is_in(a.forbidden, name)) a.types &= ~Case::kObject;

@@ -381,7 +381,7 @@ Result<std::optional<Expr>> SchemaWriter::unique_items(const Clauses& item, cons
 Result<Expr> SchemaWriter::array(const Case& c, const Place* place, int left) {
   int64_t first = 0;
   for (const Case::List& list : c.lists)
-    if (list.first != nullptr) first = std::max(first, std::ssize(*list.first));
+    if (list.first != nullptr) first = std::max<int64_t>(first, std::ssize(*list.first));
   const auto below = [&](int64_t index) { return document_.below(place, "items", index); };
   auto rest = cases_.item(c, -1);
   int64_t most = c.most_items;
