@@ -6,10 +6,10 @@
 #   packages   the same as llada_VERSION.deb and .rpm, with a unit for systemd
 #   wheel      the Python package with its library for glibc 2.28 and later, and the program
 #   source     the sources, a Homebrew formula and a Nix expression of them
-#   windows    the program for Windows, where the checkout has cmake/windows.cmake
+#   windows    llada-VERSION-windows-x86_64.zip: the program and the library for Windows
 #   debian     packages of the library and of llada-study for this release of Debian or Ubuntu alone; by name alone
-# Without a part: static, packages, wheel, source, and windows where it can be. LLADA_PROCESSORS='x86_64' leaves out
-# aarch64. LLADA_URL is the address of the folder that the files will be downloaded from, for the formula.
+# Without a part: static, packages, wheel, source and windows. LLADA_PROCESSORS='x86_64' leaves out aarch64. LLADA_URL is
+# the address of the folder that the files will be downloaded from, for the formula.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 usage() { sed -n '/^# usage/,/^set/p' "$0" | sed -n 's/^# //p' >&2; exit 2; }
@@ -18,8 +18,7 @@ mkdir -p "$1"
 out=$(cd "$1" && pwd)
 shift
 wanted=("$@")
-windows_too=$([ ! -f cmake/windows.cmake ] || echo windows)
-[ $# -gt 0 ] || wanted=(static packages wheel source $windows_too)
+[ $# -gt 0 ] || wanted=(static packages wheel source windows)
 read -ra processors <<<"${LLADA_PROCESSORS:-x86_64 aarch64}"
 parts=$PWD/build/parts tools=$PWD/build/release-tools
 version=$(sed -n 's/^project(llada VERSION \([0-9.]*\).*/\1/p' CMakeLists.txt)
@@ -156,11 +155,7 @@ make_source() {
   cp deploy/nix/default.nix "$out/llada.nix"
 }
 
-make_windows() {
-  [ -f cmake/windows.cmake ] || fail "windows: this checkout has no cmake/windows.cmake"
-  [ -x tools/release/windows.sh ] || fail "windows: this checkout has no tools/release/windows.sh"
-  tools/release/windows.sh "$out" "$version"
-}
+make_windows() { quiet tools/release/windows.sh "$out"; }
 
 # CPack's own answer to a shared library is scripts that call ldconfig; Debian's is a trigger, which takes their place.
 make_debian() {
@@ -183,6 +178,8 @@ make_debian() {
   mv "$work"/cpack/*.deb "$out/debian"
 }
 
+# Said before the other parts take half an hour.
+[[ " ${wanted[*]} " != *" windows "* ]] || tools/release/windows.sh --check
 for one in "${wanted[@]}"; do
   case $one in
     static | packages | wheel | source | windows | debian) "make_$one" ;;
@@ -193,10 +190,16 @@ done
 [ "${wanted[*]}" != debian ] || exit 0
 
 inside=()
-if [ -f build/static/parts ]; then inside+=(--part "program=build/static/parts"); fi
-if [ -d build/wheel-x86_64 ]; then
+programs=$(find build/static build/static-arm64 -maxdepth 1 -name parts 2>/dev/null | sed -n 1p || true)
+[ -z "$programs" ] || inside+=(--part "program=$programs")
+if compgen -G 'build/wheel-*' >/dev/null; then
   { printf '%s\n' libpcre2-dev libutf8proc-dev libfmt-dev nlohmann-json3-dev "gcc-$(gcc -dumpversion)-base"; echo "ziglang $("$tools/bin/python" -m ziglang version)"; } >"$work/wheel"
   inside+=(--part "wheel=$work/wheel")
+fi
+zip=$out/llada-$version-windows-x86_64.zip
+if [ -f "$zip" ]; then
+  python3 -m zipfile -l "$zip" | sed -nE 's,.*/licences/((gcc-|mingw-)[^ ]*|[^ ]*-dev) .*,\1,p' >"$work/windows"
+  inside+=(--part "windows=$work/windows")
 fi
 python3 tools/release/bill.py "$out" --version "$version" "${inside[@]}" >/dev/null
 (cd "$out" && find . -maxdepth 1 -type f ! -name SHA256SUMS -printf '%f\n' | sort | xargs sha256sum >"$work/sums" && mv "$work/sums" SHA256SUMS)

