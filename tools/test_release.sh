@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what tools/release.sh wrote into OUT as users would, on systems made by debootstrap: each wheel, archive and
 # package of this processor answers by the shipped model's name, and the time to that answer is printed. Needs root,
-# debootstrap and a mirror; no network in the roots. usage: test_release.sh OUT [ROOTS]   (build/roots keeps the systems)
+# debootstrap and a mirror; no network in the roots. Archive and wheel for 64-bit Arm answer under qemu-aarch64.
+# usage: test_release.sh OUT [ROOTS]   (build/roots keeps the systems)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 out=$(realpath "$1") roots=$(realpath -m "${2:-build/roots}")
@@ -15,6 +16,11 @@ prompt='Sort the numbers from smallest to largest: 38 41 6 51 3' answer='3 6 38 
 sorted() { [ "$1" = "$answer" ] || fail "$2: found '$1', needed '$answer'"; }
 now() { date +%s.%N; }
 since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.1f s", b - a }'; }
+
+prompt_to_package='
+import sys, llada
+with llada.Model.load("tiny-llada") as model:
+    print(model.generate(sys.argv[1]))'
 
 # The mirror that this system has, for what debootstrap gets.
 mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | sed -nE 's/^(URIs: *|deb )([^ ]+).*/\2/p' | sed -n 1p || true)
@@ -43,10 +49,7 @@ for suite in bullseye bookworm trixie; do
   plain "$root" sh -ec "rm -rf /tmp/v; python3 -m venv /tmp/v; /tmp/v/bin/pip install -q --no-index /tmp/*.whl"
   sorted "$(plain "$root" /tmp/v/bin/llada run tiny-llada "$prompt" -q </dev/null)" "$suite: the wheel's program"
   took=$(since "$begin")
-  sorted "$(plain "$root" /tmp/v/bin/python -c '
-import sys, llada
-with llada.Model.load("tiny-llada") as model:
-    print(model.generate(sys.argv[1]))' "$prompt")" "$suite: the wheel's package"
+  sorted "$(plain "$root" /tmp/v/bin/python -c "$prompt_to_package" "$prompt")" "$suite: the wheel's package"
   # The library has another compiler than the program and chooses the same instruction set.
   best=$(plain "$root" /tmp/v/bin/llada --version | sed -n 's/^instruction sets: \([^,]*\).*/\1/p')
   device=$(plain "$root" /tmp/v/bin/python -c 'import llada; print(llada.Model.load("tiny-llada").info.device)')
@@ -68,13 +71,16 @@ tar -xzf "$archive" -C "$work/bare" --strip-components=1
 sorted "$(env -i PATH="$PATH" chroot "$work/bare" /bin/llada run tiny-llada "$prompt" -q </dev/null)" "the archive in an empty root folder"
 echo "archive: unpacked into an empty root folder and answered in $(since "$begin")"
 
-# The server in that root, without /tmp, HOME, /proc or a locale; a network of its own.
-unshare --net sh -ec 'ip link set lo up; env -i PATH="$PATH" chroot "$1" /bin/llada serve tiny-llada --port 8080 >"$2" 2>&1 & server=$!
-  for i in $(seq 100); do curl -sf http://127.0.0.1:8080/ready >/dev/null && break; sleep 0.1; done
-  curl -s http://127.0.0.1:8080/v1/chat/completions -d "{\"messages\": [{\"role\": \"user\", \"content\": \"$3\"}]}"; kill $server; wait $server || true' \
-  - "$work/bare" "$work/serve" "$prompt" >"$work/reply" || fail "the server: $(cat "$work/serve")"
-grep -q "\"$answer\"" "$work/reply" || fail "the server answered $(cat "$work/reply") and said $(cat "$work/serve")"
-echo "archive: the server answers there"
+# A server with a network of its own.
+serves() {  # who, the program's command...
+  unshare --net sh -ec 'ip link set lo up; said=$1 prompt=$2; shift 2; "$@" serve tiny-llada --port 8080 >"$said" 2>&1 & server=$!
+    for i in $(seq 600); do curl -sf http://127.0.0.1:8080/ready >/dev/null && break; sleep 0.1; done
+    curl -s http://127.0.0.1:8080/v1/chat/completions -d "{\"messages\": [{\"role\": \"user\", \"content\": \"$prompt\"}]}"
+    kill $server; wait $server || true' - "$work/serve" "$prompt" "${@:2}" >"$work/reply" || fail "$1: $(cat "$work/serve")"
+  grep -q "\"$answer\"" "$work/reply" || fail "$1: the server answered $(cat "$work/reply") and said $(cat "$work/serve")"
+  echo "$1: the server answers"
+}
+serves "archive" env -i PATH="$PATH" chroot "$work/bare" /bin/llada  # no /tmp, HOME, /proc or locale there
 
 # Processors: the oldest x86-64 and one with AVX2 alone; Arm without and with dot products and i8mm.
 if command -v qemu-x86_64 >/dev/null && [ "$processor" = x86_64 ]; then
@@ -91,6 +97,34 @@ if command -v qemu-aarch64 >/dev/null && [ -f "$arm" ]; then
     sorted "$(qemu-aarch64 -cpu $cpu "$work/arm/bin/llada" run tiny-llada "$prompt" -q </dev/null 2>/dev/null)" "Arm, $cpu"
     echo "archive: answers on an emulated $cpu, $(qemu-aarch64 -cpu $cpu "$work/arm/bin/llada" --version 2>/dev/null | grep '^instruction sets')"
   done
+  serves "archive, emulated Arm" qemu-aarch64 "$work/arm/bin/llada"
+fi
+
+# Arm's wheel in Arm's own Python, whose packages are unpacked and not configured: that would need a kernel's help.
+arm_python() {
+  root=$roots/bullseye-arm64
+  [ -d "$root" ] && return
+  debootstrap --foreign --arch=arm64 --variant=minbase --include=python3 bullseye "$root.part" $mirror >"$work/log" 2>&1 ||
+    { rm -rf "$root.part"; return 1; }
+  for package in "$root.part"/var/cache/apt/archives/*.deb; do
+    dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C "$root.part"
+  done
+  mv "$root.part" "$root"
+}
+arm=$(echo "$out"/llada-*manylinux*_aarch64.whl)
+if command -v qemu-aarch64 >/dev/null && [ -f "$arm" ]; then
+  python3 -m venv "$work/pip"
+  "$work/pip/bin/pip" install -q --disable-pip-version-check --no-index --target "$work/arm_wheel" --only-binary=:all: \
+    --platform manylinux_2_28_aarch64 "$arm"
+  sorted "$(qemu-aarch64 "$work/arm_wheel/bin/llada" run tiny-llada "$prompt" -q </dev/null)" "Arm: the wheel's program"
+  echo "wheel: its program answers on an emulated Arm"
+  if arm_python; then
+    arm_run() { PYTHONPATH=$work/arm_wheel qemu-aarch64 -L "$root" "$root/usr/bin/python3" "$@"; }
+    sorted "$(arm_run -c "import sys; sys.prefix = '$work/arm_wheel'$prompt_to_package" "$prompt")" "Arm: the wheel's package"
+    echo "wheel: its package answers on an emulated Arm, $(arm_run -c 'import platform; print("Python", platform.python_version(), *platform.libc_ver())')"
+  else
+    echo "test_release: Arm's bullseye cannot be had here; the wheel's library for Arm is not tested"
+  fi
 fi
 
 if command -v rpm >/dev/null; then
