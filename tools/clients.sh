@@ -14,7 +14,7 @@ for part in "${parts[@]}"; do
   case $part in
     fuzz) fuzz=1 ;;
     load) load=1 ;;
-    page) modules+=(page{,_look,_talks,_forms,_safety}_test) ;;
+    page) modules+=(page{,_look,_talks,_forms,_safety,_careless}_test) ;;
     tools)
       modules+=(tools_test.{OpenAi,PydanticAi,LangChain,Smolagents,AgentsSdk,Others})
       older+=(tools_test.{Instructor,LlamaIndex}) ;;

@@ -130,7 +130,7 @@ class Talks(PageTest):
             b"null": 'found null as its format, needed "llada conversations"',
             b'{"messages": []}': "found nothing as its format",
             json.dumps({**whole, "version": 2}).encode(): "version: found 2, needed 1",
-            json.dumps({**whole, "conversations": {"0": talk}}).encode(): "conversations: found {",
+            json.dumps({**whole, "conversations": {"0": talk}}).encode(): "conversations: found an object",
             json.dumps({**whole, "conversations": [talk, {**talk, "title": 7}]}).encode():
                 "conversations[1].title: found 7, needed a text",
             json.dumps({**whole, "conversations": [{**talk, "exchanges": [bad]}]}).encode():

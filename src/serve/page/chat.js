@@ -16,8 +16,7 @@ class Chat {
     this.attached = new Attachments(composer, this.input, changed);
     composer.addEventListener("submit", (event) => {
       event.preventDefault();
-      if (page.work.busy) page.work.stop();
-      else this.ask();
+      page.work.pressed(this.send, () => this.ask());
     });
     this.input.addEventListener("input", () => {
       fit(this.input, 240);
@@ -38,8 +37,7 @@ class Chat {
   }
 
   get busy() {
-    if (this.page.work.busy) note("An answer is forming. Stop it first, with Esc.");
-    return this.page.work.busy;
+    return this.page.work.saysBusy();
   }
 
   type(text) {
@@ -67,7 +65,10 @@ class Chat {
   }
 
   show(conversation) {
-    this.page.work.stop();
+    if (this.page.work.busy && this.page.work.button === this.send) {
+      this.page.work.stop();
+      note("The answer that was forming is stopped.");
+    }
     this.failed = undefined;
     this.conversation = conversation;
     kept.set("current", conversation.id);
@@ -92,7 +93,7 @@ class Chat {
   save(conversation) {
     conversation.changed = Date.now();
     if (!this.conversations.put(conversation))
-      note("The browser has no room to keep this conversation: export it, or delete others.");
+      note("The browser is full or keeps nothing: export this conversation, or delete others.");
     this.tellConversation();
   }
 
@@ -115,8 +116,7 @@ class Chat {
     return { messages: this.page.withSystem(messages), ...(tools && { tools }) };
   }
 
-  async ask() {
-    const question = this.input.value, files = this.attached.files;
+  async ask(question = this.input.value, files = this.attached.files) {
     if (question.trim() === "" && files.length === 0) return;
     let form;
     try {
@@ -127,30 +127,33 @@ class Chat {
     }
     if (this.failed) this.failed.root.remove();
     this.failed = undefined;
-    this.type("");
-    this.attached.set([]);
+    // Asked once more after a failure, it leaves alone what was typed since.
+    if (this.input.value === question && this.attached.files === files) {
+      this.type("");
+      this.attached.set([]);
+    }
     const conversation = this.conversation, exchange = { question, files, form, replies: [] };
     const view = this.viewOf(exchange);
     this.list.append(view.root);
-    document.getElementById("welcome").hidden = true;
+    view.keepFocus();
+    conversation.exchanges.push(exchange);
+    this.save(conversation);  // already now, so that a reload does not lose the question
     view.root.scrollIntoView({ block: "nearest" });
     const took = await this.answer(conversation, exchange, () => {
-      if (this.page.work.busy) return;
-      this.type(question);
-      this.attached.set(files);
-      this.ask();
+      if (!this.busy) this.ask(question, files);
     });
+    const merged = this.conversations.merge(conversation, exchange);
     if (took === "failed") {
+      conversation.exchanges.splice(conversation.exchanges.indexOf(exchange), 1);
       // A failed question is back in the field, and its place goes to the next one.
       this.failed = view;
       if (this.input.value === "" && this.attached.files.length === 0) {
         this.type(question);
         this.attached.set(files);
       }
-      return;
     }
-    conversation.exchanges.push(exchange);
     this.save(conversation);
+    if (merged && took !== "failed" && conversation === this.conversation) this.show(conversation);
   }
 
   // Streams one answer to the end of an exchange: "done", "stopped" or "failed".
@@ -191,6 +194,7 @@ class Chat {
     const view = this.viewOf(exchange), former = exchange.replies;
     exchange.replies = former.slice(0, count);
     view.paintReplies(view.views);
+    view.keepFocus();
     const took = await this.answer(conversation, exchange, () => {
       if (!this.busy) this.renew(conversation, exchange, count);
     });
@@ -231,9 +235,8 @@ class Chat {
     if (this.busy) return;
     const conversation = this.conversation;
     if (!conversation.exchanges.includes(exchange)) {  // it failed
-      this.type(question);
-      this.attached.set(exchange.files);
-      this.ask();
+      if (this.input.value === exchange.question) this.type(question);  // it was put back there
+      this.ask(question, exchange.files);
       return;
     }
     const later = this.after(exchange);

@@ -28,8 +28,7 @@ class Compare {
     if (prompt.value === "") prompt.value = kQuestion;
     document.getElementById("compare-form").addEventListener("submit", (event) => {
       event.preventDefault();
-      if (page.work.busy) page.work.stop();
-      else this.run();
+      page.work.pressed(this.button, () => this.run());
     });
   }
 

@@ -15,8 +15,8 @@ function newId() {
 
 // The first line of a question, as long as a list has room for.
 function titleOf(question) {
-  const line = question.trim().split("\n")[0].replace(/\s+/g, " ");
-  return line.length > 60 ? line.slice(0, 59).trimEnd() + "…" : line || "New conversation";
+  const line = [...question.trim().split("\n")[0].replace(/\s+/g, " ")];  // whole characters
+  return line.length > 60 ? line.slice(0, 59).join("").trimEnd() + "…" : line.join("") || "New conversation";
 }
 
 class Conversations {
@@ -53,6 +53,27 @@ class Conversations {
     this.all.set(conversation.id, conversation);
     const { id, ...rest } = conversation;
     return kept.set("talk " + id, rest);
+  }
+
+  // Where another tab has written into the conversation since it was put: its exchanges stand, and `own`, answered here
+  // meanwhile, takes the place that it has there. false: nobody has.
+  merge(conversation, own) {
+    let there;
+    try {
+      there = conversationOf(kept.get("talk " + conversation.id, {}), "kept");
+    } catch {
+      return false;  // gone, or never kept
+    }
+    if (there.changed <= conversation.changed) return false;
+    const here = new Map(conversation.exchanges.map((one) => [JSON.stringify(one), one]));
+    const exchanges = there.exchanges.map((one) => here.get(JSON.stringify(one)) || one);
+    const asked = ({ question, files, form }) => JSON.stringify([question, files, form]);
+    const at = exchanges.findLastIndex((one) => asked(one) === asked(own));
+    if (at < 0) exchanges.push(own);
+    else exchanges[at] = own;
+    const { title, named } = there;
+    Object.assign(conversation, { title, named, exchanges });
+    return true;
   }
 
   remove(conversation) {
@@ -131,14 +152,18 @@ function conversationOf(value, path) {
   objectOf(value, path);
   return {
     title: textOf(value.title, path + ".title").slice(0, 200),
-    named: value.named === true,
+    named: value.named === true && value.title.trim() !== "",
     changed: Number.isFinite(value.changed) ? Math.min(Math.max(value.changed, 0), Date.now()) : Date.now(),
     exchanges: listOf(value.exchanges, path + ".exchanges", exchangeOf),
   };
 }
 
+// Stands for the answer to a question that was kept, and then the page was closed.
+const kNoAnswer = { role: "assistant", content: "", line: "no answer yet", stopped: true };
+
 function exchangeOf(value, path) {
   objectOf(value, path);
+  const replies = listOf(value.replies, path + ".replies", replyOf);
   return {
     question: textOf(value.question, path + ".question"),
     files: listOf(value.files ?? [], path + ".files", (file, at) => {
@@ -146,7 +171,7 @@ function exchangeOf(value, path) {
       return { name: textOf(file.name, at + ".name").slice(0, 200), text: textOf(file.text, at + ".text") };
     }),
     form: value.form === undefined || value.form === null ? null : formOf(value.form, path + ".form"),
-    replies: listOf(value.replies, path + ".replies", replyOf),
+    replies: replies.length > 0 ? replies : [{ ...kNoAnswer }],
   };
 }
 
@@ -197,6 +222,7 @@ function listOf(value, path, one) {
 }
 
 function shown(value) {
+  if (value !== null && typeof value === "object") return Array.isArray(value) ? "a list" : "an object";
   const text = JSON.stringify(value);
   return text === undefined ? "nothing" : text.length > 40 ? text.slice(0, 39) + "…" : text;
 }

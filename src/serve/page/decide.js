@@ -29,8 +29,7 @@ class Decide {
     });
     document.getElementById("decide-form").addEventListener("submit", (event) => {
       event.preventDefault();
-      if (page.work.busy) page.work.stop();
-      else this.run();
+      page.work.pressed(this.button, () => this.run());
     });
     this.paint();
   }

@@ -99,6 +99,11 @@ class ExchangeView {
     });
   }
 
+  // The button that was pressed may be gone with what it belonged to.
+  keepFocus() {
+    if (document.activeElement === document.body) this.root.focus({ preventScroll: true });
+  }
+
   newAnswer() {
     const article = make("article", "message");
     article.append(make("h3", "away", "Answer"));

@@ -28,17 +28,18 @@ class Attachments {
       const files = [...event.clipboardData.files], text = event.clipboardData.getData("text/plain");
       if (files.length === 0 && text.length < kLongPaste) return;
       event.preventDefault();
-      if (files.length > 0) this.take(files);
-      else this.add("pasted text", text);
+      this.take(files.length > 0 ? files : [new File([text], "pasted text")]);
     });
   }
 
+  // files: [File]
   async take(files) {
     this.trouble.hidden = true;
     for (const file of files) {
       try {
         if (file.size > kLargestFile)
           throw new Error(`${kilobytes(file.size)}, at most ${kilobytes(kLargestFile)} can go along`);
+        if (this.files.length >= kMostFiles) throw new Error(`a message has ${kMostFiles} files at most`);
         this.add(file.name, await textOfFile(file));
       } catch (error) {
         this.trouble.textContent = `${file.name}: ${error.message}`;
@@ -48,7 +49,6 @@ class Attachments {
   }
 
   add(name, text) {
-    if (this.files.length === kMostFiles) throw new Error(`a message has ${kMostFiles} files at most`);
     this.set([...this.files, { name, text }]);
     announce("Attached " + name);
   }
@@ -83,6 +83,7 @@ async function textOfFile(file) {
 
 function fileChip(file) {
   const chip = make("li", "chip");
+  chip.title = file.name;
   chip.append(make("span", "chip-name", file.name), make("span", "chip-size", kilobytes(new Blob([file.text]).size)));
   return chip;
 }
@@ -94,7 +95,7 @@ function kilobytes(bytes) {
 // A message with its files as the model reads it. The fence is longer than any in the file.
 function withFiles(question, files) {
   return [question, ...files.map(({ name, text }) => {
-    const longest = Math.max(2, ...(text.match(/`+/g) || []).map((run) => run.length));
+    const longest = (text.match(/`+/g) || []).reduce((most, run) => Math.max(most, run.length), 2);
     const fence = "`".repeat(longest + 1);
     return `File ${name.replace(/\s+/g, " ")}:\n${fence}\n${text.replace(/\n$/, "")}\n${fence}`;
   })].filter(Boolean).join("\n\n");

@@ -21,8 +21,7 @@ class Fill {
     document.getElementById("make-gap").addEventListener("click", () => this.makeGap());
     document.getElementById("fill-form").addEventListener("submit", (event) => {
       event.preventDefault();
-      if (page.work.busy) page.work.stop();
-      else this.run();
+      page.work.pressed(this.button, () => this.run());
     });
   }
 
@@ -52,6 +51,7 @@ class Fill {
       announce("Filled: " + view.recording.text);
       view.row().append(makeButton("quiet small", "Use as the text", () => {
         this.text.value = view.recording.text;
+        kept.set(this.text.id, this.text.value);
         this.text.focus();
       }));
     });

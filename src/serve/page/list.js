@@ -23,6 +23,7 @@ class ConversationList {
     on("open-list", () => this.show(true));
     on("close-list", () => this.show(false));
     on("list-backdrop", () => this.show(false));
+    matchMedia("(min-width: 900px)").addEventListener("change", () => this.show(false));
     on("rename", () => this.rename());
     on("export-one", () => this.export([chat.conversation], fileNameOf(chat.conversation.title)));
     on("export-all", () => this.export(chat.conversations.list(), "llada conversations.json"));
@@ -71,7 +72,8 @@ class ConversationList {
   itemOf(conversation, hit) {
     const item = make("li"), button = makeButton("talk-name", "", () => {
       this.show(false);
-      this.chat.show(conversation);
+      // The present one may have an answer that forms.
+      if (conversation !== this.chat.conversation) this.chat.show(conversation);
       this.chat.input.focus();
     });
     button.append(make("span", "talk-title", conversation.title));
@@ -86,7 +88,7 @@ class ConversationList {
     const input = makeInput("Title of the conversation", conversation.title);
     input.maxLength = 200;
     let over = false;
-    const end = (keep) => {
+    const end = (keep, by) => {
       if (over) return;
       over = true;
       const title = input.value.trim();
@@ -96,15 +98,20 @@ class ConversationList {
         this.chat.save(conversation);
       }
       this.paint();
-      document.getElementById("rename").focus();
+      if (by === "key") document.getElementById("rename").focus();
     };
     input.addEventListener("keydown", (event) => {
       if (event.key !== "Enter" && event.key !== "Escape") return;
       event.preventDefault();
       event.stopPropagation();
-      end(event.key === "Enter");
+      end(event.key === "Enter", "key");
     });
-    input.addEventListener("blur", () => end(true));
+    input.addEventListener("blur", () => {
+      // A press elsewhere has to find its button still there when it is over.
+      if (document.querySelector("button:active"))
+        addEventListener("pointerup", () => setTimeout(() => end(true)), { once: true });
+      else end(true);
+    });
     this.title.replaceWith(input);
     input.focus();
     input.select();

@@ -1,14 +1,12 @@
 // Puts the page together: tabs, the settings, the keyboard.
 "use strict";
 
-const kKeyStore = "llada-api-key";
-
 class Page {
   constructor() {
     this.keyInput = document.getElementById("api-key");
-    this.keyInput.value = sessionStorage.getItem(kKeyStore) || "";
+    this.keyInput.value = kept.key();
     this.keyInput.addEventListener("change", () => {
-      sessionStorage.setItem(kKeyStore, this.keyInput.value);
+      kept.setKey(this.keyInput.value);
       this.open();
     });
     this.server = new Server(() => this.keyInput.value.trim(), () => this.askForKey());

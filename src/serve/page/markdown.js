@@ -117,6 +117,7 @@ function formatted(text) {
   for (const element of fragment.querySelectorAll("[class]")) element.removeAttribute("class");
   for (const link of fragment.querySelectorAll("a"))
     Object.assign(link, { target: "_blank", rel: "noopener noreferrer nofollow" });
+  for (const block of fragment.querySelectorAll("ul, ol, table, blockquote")) block.dir = "auto";
   for (const pre of fragment.querySelectorAll("pre")) scrolls(pre, "Code");
   for (const [code, language] of languages) frameCode(code, language);
   for (const table of fragment.querySelectorAll("table")) {

@@ -51,16 +51,20 @@ function announce(text) {
   document.getElementById("announce").textContent = text;
 }
 
-// A line over the page until the next one, with a button that takes its deed back.
+// A line over the page until the next one, with a button that takes its deed back. Closed, it gives the focus back.
 function note(text, undo) {
-  const place = document.getElementById("note");
+  const place = document.getElementById("note"), before = document.activeElement;
   place.replaceChildren(make("span", "", text));
+  const hide = () => {
+    place.hidden = true;
+    before.focus();
+  };
   if (undo)
     place.append(makeButton("quiet small", "Undo", () => {
-      place.hidden = true;
+      hide();
       undo();
     }));
-  const close = makeButton("quiet small", "✕", () => { place.hidden = true; });
+  const close = makeButton("quiet small", "✕", hide);
   close.setAttribute("aria-label", "Close this line");
   place.append(close);
   place.hidden = false;

@@ -1,5 +1,7 @@
-// The browser keeps conversations, typed texts and settings over a reload; never the key.
+// The browser keeps conversations, typed texts and settings over a reload; the API key only until the tab is closed.
 "use strict";
+
+const kKeyStore = "llada-api-key";
 
 const kept = {
   name: (key) => "llada " + location.pathname + " " + key,
@@ -38,6 +40,22 @@ const kept = {
       return Object.keys(localStorage).filter((key) => key.startsWith(begin)).map((key) => key.slice(begin.length));
     } catch {
       return [];
+    }
+  },
+
+  key() {
+    try {
+      return sessionStorage.getItem(kKeyStore) || "";
+    } catch {
+      return "";
+    }
+  },
+
+  setKey(key) {
+    try {
+      sessionStorage.setItem(kKeyStore, key);
+    } catch {
+      // Then it is typed again after a reload.
     }
   },
 

@@ -30,6 +30,7 @@ class Server {
       answer = await fetch(kBase + path, { ...options, headers: this.headers() });
     } catch (error) {
       if (options.signal && options.signal.aborted) throw error;
+      if (/[^\x20-\xff]/.test(this.key())) throw new ServerError("The API key has a character that cannot be sent.");
       throw new ServerError(`The server at ${location.host} does not answer.`);
     }
     if (answer.ok) return answer;

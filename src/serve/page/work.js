@@ -1,9 +1,10 @@
-// The one piece of work that the server does for this page at a time; Esc and the stop button end it.
+// The one piece of work that the server does for this page at a time; Esc and the button that began it end it.
 "use strict";
 
 class Work {
   constructor() {
     this.abort = null;
+    this.button = null;  // began it
   }
 
   get busy() {
@@ -14,10 +15,23 @@ class Work {
     if (this.abort) this.abort.abort();
   }
 
+  // Whether something is under way, and then a person reads that it is.
+  saysBusy() {
+    if (this.busy) note("An answer is forming. Stop it first, with Esc.");
+    return this.busy;
+  }
+
+  // A press of `button` ends its own work, never that of another place.
+  pressed(button, begin) {
+    if (this.busy && this.button === button) this.stop();
+    else if (!this.saysBusy()) begin();
+  }
+
   // Runs body(signal), with `button` saying Stop meanwhile.
   async run(button, body) {
     const name = button.textContent;
     this.abort = new AbortController();
+    this.button = button;
     button.textContent = "Stop";
     button.classList.add("stop");
     try {
