@@ -39,13 +39,20 @@ function formula(tex, display) {
   return `<code>${escaped(tex)}</code>`;
 }
 
+// Up to 2,000 characters between two brackets at the beginning of `text`, as exec() gives a match and its group; or null.
+// A lazy pattern would try each of them anew at every bracket that is never closed.
+function between(text, open, close) {
+  const end = text.startsWith(open) ? text.slice(0, open.length + 2000 + close.length).indexOf(close, open.length + 1) : -1;
+  return end < 0 ? null : [text.slice(0, end + close.length), text.slice(open.length, end)];
+}
+
 // A formula at the beginning of `text`, or null: $a$, $$a$$, \(a\), \[a\]. A dollar before a space or after one, or
 // before a digit, is money.
 function formulaAt(text) {
-  const found = /^\$\$([^$]{1,2000})\$\$/.exec(text) || /^\\\[([^]{1,2000}?)\\\]/.exec(text);
+  const found = /^\$\$([^$]{1,2000})\$\$/.exec(text) || between(text, "\\[", "\\]");
   if (found) return { raw: found[0], tex: found[1].trim(), display: true };
   const inline = /^\$(?!\s)((?:\\[^\n]|[^$\\\n]){1,1000}?)(?<!\s)\$(?![\d$])/.exec(text) ||
-                 /^\\\(([^]{1,2000}?)\\\)/.exec(text);
+                 between(text, "\\(", "\\)");
   return inline && { raw: inline[0], tex: inline[1].trim(), display: false };
 }
 
