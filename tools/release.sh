@@ -87,7 +87,7 @@ make_program() {  # processor
   preset=$(preset_of "$1")
   make_curl "$1"
   quiet cmake --preset "$preset" -DCMAKE_PREFIX_PATH="$parts/curl-$1"
-  quiet cmake --build --preset "$preset"
+  quiet cmake --build --preset "$preset" --target llada llada_manual llada_shipped
   for needed in libcurl4-openssl-dev libsqlite3-dev libedit-dev; do
     grep -qx $needed "build/$preset/parts" || fail "$1: the program is without $needed (tools/setup.sh release)"
   done
