@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Compiles llada and libllada for macOS on Apple's processors, by zig (the Python package ziglang): whether every file
 # compiles and links. Nothing here can run them, so they are not optimised.
-# So far PCRE2, utf8proc and SQLite are built, the project is configured, and the compiler accepts the files of src/base;
-# the other files and the linking have not been tried. Without libedit and libcurl, and nothing has been run.
+# So far PCRE2, utf8proc, SQLite and src/base have been built; the other layers and the linking have not been tried.
+# The project is configured without libedit and libcurl. Nothing has been run.
 # usage: macos.sh [ZIG [cmake's options of building]]
 # ZIG answers `zig version`; without it ziglang is installed into build/macos-libraries-zig.
 set -euo pipefail

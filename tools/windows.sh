@@ -28,8 +28,8 @@ case ${1:-} in
     out=$(realpath "${2:?a folder}")
     converter=$(ls build/{static,release}/bin/llada 2>/dev/null | head -n 1)
     [ -n "$converter" ] || {
-      echo "tools/windows.sh: found neither build/static/bin/llada nor build/release/bin/llada, needed one: the zip has a" \
-           "model in it, which that one converts (tools/build.sh)" >&2
+      echo "tools/windows.sh: found neither build/static/bin/llada nor build/release/bin/llada, needed one to convert" \
+           "the zip's model (tools/build.sh)" >&2
       exit 1
     }
     build
