@@ -1,5 +1,5 @@
-// Whether guesses pay, and how dear the link is to a layer's own moves. A move for the layer at hand keeps the link from
-// guesses of the layers behind. No plan of a single layer sees their worth: a link that guesses alone use for many
+// Whether guesses pay, and how dear the link is to a layer's own moves. A move for the layer at hand keeps the link
+// from guesses of the layers behind. No plan of a single layer sees their worth. A link that guesses alone use for many
 // layers may be the best, and so may one without guesses, as asking for them takes time. So ways of using the link are
 // tried beside each other in the cost model, on the routing as it comes. Each has a link and guesses of its own; all
 // have the residents that there are. The way that would have taken the least time lately is in force. Pure.
