@@ -1,9 +1,9 @@
 // Which experts stay on the accelerator: slots, scores, and the rule by which a resident expert makes room. Pure:
 // routing in, victims out. moe_run.h decides which experts are moved, and when. Rules:
 //   MRS       After HybriMoE (arXiv 2504.05897). An expert's score follows the router's scores of each step:
-//             S <- alpha s + (1 - alpha) S. A step of a diffusion model routes many rows at once; its s is the sum over
-//             the rows. The publication counts the highest scores alone. Here s is the root of an expert's share of
-//             all, so that a single high score says less, and low ones say something.
+//             S <- alpha s + (1 - alpha) S. A step of a diffusion model routes many rows at once; its s is the sum
+//             over the rows. The publication counts the highest scores alone. Here s is the root of an expert's share
+//             of all, so that a single high score says less, and low ones say something.
 //   ClassLRU  llama.cpp's, as its description has it: use counts with a half-life, in eight classes by their logarithm.
 //             The head of the class with the greatest age / 2^class goes.
 //
