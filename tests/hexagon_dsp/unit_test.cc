@@ -70,6 +70,21 @@ TEST_F(HexagonUnit, IsOfferedWhereItsMemoryIsAndNowhereElse) {
   EXPECT_EQ(dsp_->query().units, 0u);
 }
 
+// As where a product is divided: the same sums, and the columns behind them are somebody else's.
+TEST_F(HexagonUnit, APitchMovesRowsApartAndLeavesWhatIsBetween) {
+  constexpr int64_t kRows = 33, kOutputs = 70, kInputs = 96, kPitch = 101;
+  const WideProduct w(DType::Q8_0, kOutputs, kInputs, kRows);
+  const auto plain = product(w.view, w.x, kRows);
+  WireOp op = make_op(WIRE_MATMUL, kRows, kInputs);
+  op.in[0] = put(w.x), op.weight[0] = put_weight(w.view), op.pitch[0] = kPitch;
+  std::vector<float> expected(kRows * kPitch, 7.0f);
+  op.out[0] = put(expected);
+  ASSERT_EQ(run(op).status, WIRE_OK);
+  for (int64_t r = 0; r < kRows; ++r)
+    std::copy_n(plain.begin() + r * kOutputs, kOutputs, expected.begin() + r * kPitch);
+  EXPECT_EQ(get<float>(op.out[0], kRows * kPitch), expected);
+}
+
 // Every element of rows and weights differs from its neighbours, so that a wrong place gives a wrong sum.
 TEST_F(HexagonUnit, SumsOfIntegersAreExactAndRoundedOnce) {
   for (const auto& [inputs, rows] : {std::pair<int64_t, int64_t>{32, 9}, {96, 33}, {4096, 9}}) {

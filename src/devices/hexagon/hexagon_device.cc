@@ -61,8 +61,9 @@ class Hexagon final : public HexagonDevice {
     const DeviceInfo behind = host_->info();
     std::string what = "not started";
     if (!sessions_.empty()) what = describe(*library_, sessions_[0]->info());
-    const std::string shared =
-        host_tiles() ? fmt::format(", which has {:.0f} % of the products' columns", 100 * share_.share()) : "";
+    const std::string shared = host_tiles(unit_.units())
+                                   ? fmt::format(", which has {:.0f} % of the products' columns", 100 * share_.share())
+                                   : "";
     return {"hexagon",
             fmt::format("{}, {} session{} with {:.2f} GiB for weights and {:.0f} MiB beside; host on {}{}", what,
                         options_.sessions, options_.sessions == 1 ? "" : "s", static_cast<double>(window_) / 0x1p30,
@@ -362,6 +363,7 @@ class Hexagon final : public HexagonDevice {
       LLADA_TRY_STATUS(slabs_.check_mapped(there));
       for (;;) {
         if (scratch_ == nullptr) return failed("hexagon: shared memory for scratch could not be allocated");
+        const uint32_t units = unit_.begin_batch();
         BatchSources sources{.run = &run,
                              .plan = plan_.get(),
                              .rows = &rows_,
@@ -384,8 +386,8 @@ class Hexagon final : public HexagonDevice {
                              .passes = [&](const Buffer& b) { return numbers.contains(&b); },
                              .flags = flags_,
                              .threads = static_cast<uint32_t>(options_.threads),
-                             .units = unit_.begin_batch(),
-                             .host_tiles = host_tiles(),
+                             .units = units,
+                             .host_tiles = host_tiles(units),
                              .sequence = ++sequence_};
         wrote_rows(run, first, last, KvViewer::dsp);
         LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, library_));
@@ -429,8 +431,9 @@ class Hexagon final : public HexagonDevice {
     return status;
   }
 
-  std::function<int64_t(WeightId)> host_tiles() const {
-    if (share_.share() == 0 || unit_.units() != 0) return {};
+  // units: of the batch. The host's columns have the vector unit's bits, so a batch with the matrix unit has none.
+  std::function<int64_t(WeightId)> host_tiles(uint32_t units) const {
+    if (share_.share() == 0 || units != 0) return {};
     return [this](WeightId w) { return share_.tiles_of(weights_->infos()[static_cast<size_t>(w)].dims[1]); };
   }
 
