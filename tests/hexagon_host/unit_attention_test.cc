@@ -6,6 +6,7 @@
 #include <cmath>
 #include <vector>
 
+#include "devices/hexagon/divided.h"
 #include "devices/hexagon/host/module.h"
 #include "tensor/half.h"
 
@@ -28,28 +29,16 @@ TEST(UnitAttention, HasTheSameBitsOnAnyThreads) {
   for (uint32_t r = 0; r < kRows; ++r) reinterpret_cast<WireKeys*>(at + kRanges)[r] = {r % 3 * 20, kKeys - r % 4 * 9};
   *reinterpret_cast<WireSpan*>(at + kSpan) = {0, kRows, 0, 0, 0, 0};
 
-  constexpr WireRef kNone{WIRE_NO_BUFFER, 0};
-  struct {
-    WireBatch head{};
-    WireOp op{};
-  } batch;
   const auto attention = [&](int threads, uint32_t units) {
     HostModule module(threads, 1 << 20);
     module.begin_batch();
     const uint32_t buffer = module.number(at, static_cast<int64_t>(memory.size() * 128));
-    batch = {};
-    batch.head.magic = WIRE_MAGIC, batch.head.version = WIRE_VERSION, batch.head.op_count = 1;
-    batch.head.scratch = {buffer, kWork}, batch.head.scratch_bytes = kScratch;
-    batch.head.flags = kNone, batch.head.units = units;
-    WireOp& op = batch.op;
+    WireOp op = empty_op();
     op.kind = WIRE_ATTENTION, op.rows = kRows, op.heads = kHeads, op.head_dim = kDim, op.span_count = 1;
     op.parameter = 0.25f;
-    for (WireRef* ref : {&op.in[1], &op.out[1], &op.out[2], &op.trial_index, &op.table, &op.predictions, &op.logits,
-                         &op.out_of_softmax, &op.never_sampled})
-      *ref = kNone;
     op.in[0] = {buffer, kQ}, op.out[0] = {buffer, kOut}, op.index = {buffer, kRanges}, op.spans = {buffer, kSpan};
-    op.kv = {{buffer, 0}, {buffer, kStore}, kStore, kStore / kStored, 1, kKeys, kStored, kDim, 1, kNone};
-    const WireReply reply = module.run(std::as_bytes(std::span(&batch, 1)).first(sizeof(WireBatch) + sizeof(WireOp)));
+    op.kv = {{buffer, 0}, {buffer, kStore}, kStore, kStore / kStored, 1, kKeys, kStored, kDim, 1, kNoRef};
+    const WireReply reply = run_alone(module, op, {buffer, kWork}, kScratch, units);
     EXPECT_EQ(reply.status, uint32_t{WIRE_OK}) << reply.detail;
     const auto* results = reinterpret_cast<const float*>(at + kOut);
     return std::vector<float>(results, results + kQueries / 4);

@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "devices/hexagon/divided.h"
 #include "devices/hexagon/host/module.h"
 #include "devices/hexagon/pack.h"
 #include "tensor/quantize.h"
@@ -83,29 +84,15 @@ TEST(UnitRing, AProductHasTheSameBitsOnAnyThreads) {
   for (uint32_t i = 0; i < kRows * kInputs; ++i)
     reinterpret_cast<float*>(at + weights)[i] = static_cast<float>(static_cast<int>(i * 104729 % 401) - 200);
 
-  constexpr WireRef kNone{WIRE_NO_BUFFER, 0};
-  struct {
-    WireBatch head{};
-    WireOp op{};
-  } batch;
   const auto product = [&](int threads) {
     HostModule module(threads, 1 << 20);
     module.begin_batch();
     const uint32_t number = module.number(at, static_cast<int64_t>(memory.size() * 128));
-    batch = {};
-    batch.head.magic = WIRE_MAGIC, batch.head.version = WIRE_VERSION, batch.head.op_count = 1;
-    batch.head.scratch = {number, scratch}, batch.head.scratch_bytes = kScratch;
-    batch.head.flags = kNone, batch.head.units = WIRE_UNIT_MATRIX;
-    WireOp& op = batch.op;
+    WireOp op = empty_op();
     op.kind = WIRE_MATMUL, op.rows = kRows, op.columns = kInputs;
-    for (WireRef* ref :
-         {&op.in[1], &op.out[1], &op.out[2], &op.index, &op.trial_index, &op.table, &op.spans, &op.kv.keys,
-          &op.kv.values, &op.kv.trial, &op.predictions, &op.logits, &op.out_of_softmax, &op.never_sampled})
-      *ref = kNone;
     op.in[0] = {number, weights}, op.out[0] = {number, y};
     op.weight[0] = {{number, 0}, WIRE_TILE_Q4_0, kInputs, kOutputs};
-    EXPECT_EQ(module.run(std::as_bytes(std::span(&batch, 1)).first(sizeof(WireBatch) + sizeof(WireOp))).status,
-              uint32_t{WIRE_OK});
+    EXPECT_EQ(run_alone(module, op, {number, scratch}, kScratch, WIRE_UNIT_MATRIX).status, uint32_t{WIRE_OK});
     const auto* results = reinterpret_cast<const float*>(at + y);
     return std::vector<float>(results, results + kRows * kOutputs);
   };

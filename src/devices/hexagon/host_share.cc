@@ -3,13 +3,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <cstring>
 #include <thread>
 #include <utility>
 
 #include "devices/hexagon/divided.h"
+#include "devices/hexagon/host_scratch.h"
 #include "devices/hexagon/mapped_slabs.h"
-#include "devices/hexagon/reserve.h"
 #include "devices/hexagon/session.h"
 
 namespace llada::hexagon {
@@ -67,43 +66,21 @@ bool HostShare::await(const Buffer& flags, uint32_t done) const {
   }
 }
 
-namespace {
-
-// A batch of one op, which names buffers by the module's numbers.
-WireReply run_alone(HostModule& module, const WireOp& op, WireRef scratch, uint32_t scratch_bytes) {
-  WireBatch head{};
-  head.magic = WIRE_MAGIC, head.version = WIRE_VERSION, head.op_count = 1;
-  head.scratch = scratch, head.scratch_bytes = scratch_bytes, head.flags = kNoRef;
-  std::vector<std::byte> bytes(sizeof head + sizeof op);
-  std::memcpy(bytes.data(), &head, sizeof head);
-  std::memcpy(bytes.data() + sizeof head, &op, sizeof op);
-  return module.run(bytes);
-}
-
-}  // namespace
-
 Status HostShare::compute(const Batch::Part& part, const Buffer& shown, const Buffer& to) {
   if (module_ == nullptr) module_ = std::make_unique<HostModule>(threads_);
-  for (int64_t scratch = kFirstScratch;;) {
-    if (scratch_ == nullptr || scratch_->bytes() < scratch) {
-      scratch_ = nullptr;
-      scratch_ = Buffer::allocate(nullptr, scratch);
-    }
-    if (scratch_ == nullptr) return failed("hexagon: {} bytes for scratch could not be allocated", scratch);
-    module_->begin_batch();
-    const auto number = [&](const Buffer& buffer) { return module_->number(buffer.data(), buffer.bytes()); };
-    WireOp op = part.op;
-    op.in[0].buffer = number(shown);
-    for (size_t i = 0; i < part.weights.size(); ++i) {
-      op.out[i].buffer = number(to);
-      op.weight[i].data.buffer = number(*part.weights[i]);
-    }
-    const WireReply reply = run_alone(*module_, op, {number(*scratch_), 0}, static_cast<uint32_t>(scratch_->bytes()));
-    if (reply.status == WIRE_OK) return {};
-    if (reply.status != WIRE_NO_SCRATCH || reply.detail <= scratch_->bytes())
-      return failed("hexagon: the host's columns of a product: {}", describe(reply));
-    scratch = reply.detail;
-  }
+  LLADA_TRY(const WireReply reply, run_with_scratch(scratch_, [&]() -> Result<WireReply> {
+              module_->begin_batch();
+              const auto number = [&](const Buffer& buffer) { return module_->number(buffer.data(), buffer.bytes()); };
+              WireOp op = part.op;
+              op.in[0].buffer = number(shown);
+              for (size_t i = 0; i < part.weights.size(); ++i) {
+                op.out[i].buffer = number(to);
+                op.weight[i].data.buffer = number(*part.weights[i]);
+              }
+              return run_alone(*module_, op, {number(*scratch_), 0}, static_cast<uint32_t>(scratch_->bytes()));
+            }));
+  if (reply.status != WIRE_OK) return failed("hexagon: the host's columns of a product: {}", describe(reply));
+  return {};
 }
 
 Result<double> time_on_host(const Buffer& buffer, WireOp op, uint32_t scratch, uint32_t scratch_bytes, int threads,

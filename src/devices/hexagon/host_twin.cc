@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "base/check.h"
 #include "devices/hexagon/batch.h"
 #include "devices/hexagon/host/module.h"
 #include "devices/hexagon/host/tiles.h"
-#include "devices/hexagon/reserve.h"
+#include "devices/hexagon/host_scratch.h"
 #include "devices/hexagon/session.h"
 #include "devices/value_plan.h"
 
@@ -135,43 +136,35 @@ class HostTwin final : public Device, HostUnit {
         if (auto buffer = placement_.library->find(s.kv->memory())) stores.push_back(std::move(buffer));
     wrote_rows(run, first, last, KvViewer::memory);
     if (module_ == nullptr) module_ = std::make_unique<HostModule>(cpu_->info().threads);
-    for (int64_t scratch = kFirstScratch;;) {
-      if (scratch_ == nullptr || scratch_->bytes() < scratch) {
-        scratch_ = nullptr;
-        scratch_ = Buffer::allocate(nullptr, scratch);
-      }
-      if (scratch_ == nullptr) return failed("hexagon: {} bytes for scratch could not be allocated", scratch);
-      module_->begin_batch();
-      const BatchSources sources{.run = &run,
-                                 .plan = plan_.get(),
-                                 .rows = &rows_,
-                                 .rope = &rope_,
-                                 .arena = arena_,
-                                 .scratch = scratch_,
-                                 .kv = stores,
-                                 .infos = placement_.weights->infos(),
-                                 .layouts = placement_.weights->layouts(),
-                                 .weight =
-                                     [&](WeightId w) {
-                                       const PackedSlab& slab = *slabs.at(w);
-                                       const PackedSlab::Place& place = slab.place_of(w);
-                                       return PlacedWeight{slab.buffers[place.buffer], place.offset};
-                                     },
-                                 .number = [&](const std::shared_ptr<Buffer>& b) -> Result<uint32_t> {
-                                   return module_->number(b->data(), b->bytes());
-                                 },
-                                 .sequence = 0};
-      LLADA_TRY(const Batch batch, build_batch(sources, first, last, staging_, nullptr));
-      const WireReply reply = module_->run(batch.bytes);
-      if (reply.status == WIRE_NO_SCRATCH && reply.detail > scratch_->bytes()) {
-        scratch = reply.detail;
-        continue;
-      }
-      if (reply.status != WIRE_OK) return failed("hexagon: running ops {} to {}: {}", first, last - 1, describe(reply));
-      for (size_t k = 0; k < std::min(times_.size(), std::size(reply.microseconds)); ++k)
-        times_[k] += reply.microseconds[k] / 1e3;
-      return batch.has_head ? read_head(batch, staging_.out, rows_, run) : Status{};
-    }
+    std::optional<Batch> batch;
+    LLADA_TRY(const WireReply reply, run_with_scratch(scratch_, [&]() -> Result<WireReply> {
+                module_->begin_batch();
+                const BatchSources sources{.run = &run,
+                                           .plan = plan_.get(),
+                                           .rows = &rows_,
+                                           .rope = &rope_,
+                                           .arena = arena_,
+                                           .scratch = scratch_,
+                                           .kv = stores,
+                                           .infos = placement_.weights->infos(),
+                                           .layouts = placement_.weights->layouts(),
+                                           .weight =
+                                               [&](WeightId w) {
+                                                 const PackedSlab& slab = *slabs.at(w);
+                                                 const PackedSlab::Place& place = slab.place_of(w);
+                                                 return PlacedWeight{slab.buffers[place.buffer], place.offset};
+                                               },
+                                           .number = [&](const std::shared_ptr<Buffer>& b) -> Result<uint32_t> {
+                                             return module_->number(b->data(), b->bytes());
+                                           },
+                                           .sequence = 0};
+                LLADA_TRY(batch, build_batch(sources, first, last, staging_, nullptr));
+                return module_->run(batch->bytes);
+              }));
+    if (reply.status != WIRE_OK) return failed("hexagon: running ops {} to {}: {}", first, last - 1, describe(reply));
+    for (size_t k = 0; k < std::min(times_.size(), std::size(reply.microseconds)); ++k)
+      times_[k] += reply.microseconds[k] / 1e3;
+    return batch->has_head ? read_head(*batch, staging_.out, rows_, run) : Status{};
   }
 
   // Whoever has the weight packed, for the DSP or not; here alone where nobody has.

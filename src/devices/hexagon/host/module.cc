@@ -4,9 +4,11 @@
 #include <array>
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <new>
 #include <system_error>
 #include <thread>
+#include <vector>
 
 #include "devices/hexagon/dsp/batch.h"
 #include "devices/hexagon/dsp/hmx_model.h"
@@ -76,6 +78,16 @@ WireReply HostModule::run(std::span<const std::byte> batch) {
   current = nullptr;
   reply.magic = WIRE_MAGIC;
   return reply;
+}
+
+WireReply run_alone(HostModule& module, const WireOp& op, WireRef scratch, uint32_t scratch_bytes, uint32_t units) {
+  WireBatch head{};
+  head.magic = WIRE_MAGIC, head.version = WIRE_VERSION, head.op_count = 1, head.units = units;
+  head.scratch = scratch, head.scratch_bytes = scratch_bytes, head.flags = {WIRE_NO_BUFFER, 0};
+  std::vector<std::byte> bytes(sizeof head + sizeof op);
+  std::memcpy(bytes.data(), &head, sizeof head);
+  std::memcpy(bytes.data() + sizeof head, &op, sizeof op);
+  return module.run(bytes);
 }
 
 }  // namespace llada::hexagon

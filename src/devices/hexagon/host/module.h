@@ -29,4 +29,7 @@ class HostModule {
   std::unique_ptr<State> state_;
 };
 
+// Runs a batch of this op alone, which names buffers by the module's numbers. units: bits of WireUnit.
+WireReply run_alone(HostModule& module, const WireOp& op, WireRef scratch, uint32_t scratch_bytes, uint32_t units = 0);
+
 }  // namespace llada::hexagon
