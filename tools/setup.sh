@@ -71,6 +71,15 @@ install() {
 # What a stage cannot be run without.
 need() { install "$@" >&2 || { echo "setup: cannot be installed here: $(missing "$@")" >&2; exit 1; }; }
 
+# The Python environment build/NAME with these packages, unless works() finds it there.
+environment() {  # name, the packages in a word, pip's arguments
+  install python3-venv >&2 || { echo "setup: Debian's python3-venv cannot be installed here" >&2; exit 1; }
+  ! works || return 0
+  rm -rf "build/$1"
+  { /usr/bin/python3 -m venv "build/$1" && "build/$1/bin/pip" install -q --disable-pip-version-check "${@:3}"; } >/dev/null 2>&1 &&
+    works || { echo "setup: $2 cannot be installed with pip here" >&2; exit 1; }
+}
+
 build() {
   install "${build[@]}"
   install "${cache[@]}" || echo "setup: no ccache here; what was compiled once is compiled again"
@@ -125,21 +134,11 @@ for pin in sys.argv[1:]:
     assert importlib.metadata.version(name) == version, pin' "${clients[@]}" 2>/dev/null
     }
     install "${browser[@]}" >&2 || { echo "setup: Chromium cannot be installed here" >&2; exit 1; }
-    if ! works; then
-      rm -rf build/clients
-      # Without Debian's Python packages: Schemathesis reads streams with what their urllib3 1.26 does not have. What is
-      # not imported need not be compiled.
-      { /usr/bin/python3 -m venv build/clients &&
-        build/clients/bin/pip install -q --no-compile --disable-pip-version-check "${clients[@]}"
-      } >/dev/null 2>&1 && works ||
-        { echo "setup: the clients cannot be installed with pip here" >&2; exit 1; }
-    fi
-    if ! build/clients-older/bin/python -c 'import instructor, jsonschema, llama_index.llms.openai_like' 2>/dev/null; then
-      rm -rf build/clients-older
-      { /usr/bin/python3 -m venv build/clients-older &&
-        build/clients-older/bin/pip install -q --no-compile --disable-pip-version-check "${older_clients[@]}"; } >/dev/null 2>&1 ||
-        { echo "setup: the clients cannot be installed with pip here" >&2; exit 1; }
-    fi
+    # Without Debian's Python packages: Schemathesis reads streams with what their urllib3 1.26 does not have. What is
+    # not imported need not be compiled.
+    environment clients "the clients" --no-compile "${clients[@]}"
+    works() { build/clients-older/bin/python -c 'import instructor, jsonschema, llama_index.llms.openai_like' 2>/dev/null; }
+    environment clients-older "the clients" --no-compile "${older_clients[@]}"
     # Out of its package alone: installed, it would be started as a service, on port 80.
     if ! [ -x build/nginx/usr/sbin/nginx ]; then
       rm -rf build/nginx && mkdir -p build/nginx
@@ -149,12 +148,7 @@ for pin in sys.argv[1:]:
     fi ;;
   scale)
     works() { build/scale/bin/python -c 'import fsspec, kubernetes_validate, openai, ray.data, ray.serve, yaml' 2>/dev/null; }
-    install python3-venv >&2 || { echo "setup: Debian's python3-venv cannot be installed here" >&2; exit 1; }
-    if ! works; then
-      rm -rf build/scale
-      { /usr/bin/python3 -m venv build/scale && build/scale/bin/pip install -q --disable-pip-version-check "${scale[@]}"; } \
-        >/dev/null 2>&1 && works || { echo "setup: Ray cannot be installed with pip here" >&2; exit 1; }
-    fi
+    environment scale Ray "${scale[@]}"
     # promtool, out of its package alone: installed, its server would be started.
     if ! [ -x build/prometheus/usr/bin/promtool ]; then
       rm -rf build/prometheus && mkdir -p build/prometheus
@@ -166,23 +160,12 @@ for pin in sys.argv[1:]:
   python)
     works() { build/python-tools/bin/python -c 'import auditwheel, build, lm_eval, mypy, numpy, pytest, scikit_build_core, vermin' 2>/dev/null; }
     install "${wheel[@]}" >&2 || { echo "setup: Debian's python3-venv cannot be installed here" >&2; exit 1; }
-    if ! works; then
-      rm -rf build/python-tools
-      { /usr/bin/python3 -m venv build/python-tools &&
-        build/python-tools/bin/pip install -q --disable-pip-version-check "${wheel_tools[@]}"; } >/dev/null 2>&1 && works ||
-        { echo "setup: the tools for Python packages cannot be installed with pip here" >&2; exit 1; }
-    fi ;;
+    environment python-tools "the tools for Python packages" "${wheel_tools[@]}" ;;
   release)
     build
     tools/setup.sh arm64
     need "${release[@]}" "${release_arm64[@]/%/:arm64}" "${windows_build[@]}"
     works() { build/release-tools/bin/python -c 'import auditwheel, ziglang' 2>/dev/null; }
-    install python3-venv >&2 || { echo "setup: Debian's python3-venv cannot be installed here" >&2; exit 1; }
-    if ! works; then
-      rm -rf build/release-tools
-      { /usr/bin/python3 -m venv build/release-tools &&
-        build/release-tools/bin/pip install -q --disable-pip-version-check "${release_tools[@]}"; } >/dev/null 2>&1 && works ||
-        { echo "setup: zig cannot be installed with pip here" >&2; exit 1; }
-    fi ;;
+    environment release-tools zig "${release_tools[@]}" ;;
   *) sed -n 's/^# //p' "$0" | head -13 >&2; exit 2 ;;
 esac

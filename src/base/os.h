@@ -54,7 +54,11 @@ struct FileInfo {
 std::optional<FileInfo> info(int fd);
 std::optional<FileInfo> info(const std::string& path);
 std::optional<FileInfo> link_info(const std::string& path);  // of a symbolic link itself
-bool same_file(const FileInfo& a, const FileInfo& b);
+inline bool same_file(const FileInfo& a, const FileInfo& b) { return a.device == b.device && a.number == b.number; }
+inline bool same_file(const std::string& a, const std::string& b) {  // both there, and one file
+  const auto first = info(a), second = info(b);
+  return first && second && same_file(*first, *second);
+}
 
 bool exists(const std::string& path);
 bool may_read(const std::string& path);

@@ -115,7 +115,6 @@ std::optional<FileInfo> link_info(const std::string& path) {
   struct stat file{};
   return ::lstat(path.c_str(), &file) == 0 ? std::optional(info_of(file)) : std::nullopt;
 }
-bool same_file(const FileInfo& a, const FileInfo& b) { return a.device == b.device && a.number == b.number; }
 
 bool exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 bool may_read(const std::string& path) { return ::access(path.c_str(), R_OK) == 0; }

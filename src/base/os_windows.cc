@@ -263,7 +263,6 @@ std::optional<FileInfo> info(const std::string& path) { return info_and_close(op
 std::optional<FileInfo> link_info(const std::string& path) {
   return info_and_close(open_for_information(path, FILE_FLAG_OPEN_REPARSE_POINT));
 }
-bool same_file(const FileInfo& a, const FileInfo& b) { return a.device == b.device && a.number == b.number; }
 
 bool exists(const std::string& path) {
   return told(::GetFileAttributesW(wide(path).c_str()) != INVALID_FILE_ATTRIBUTES);

@@ -1,8 +1,8 @@
 // llada imatrix: the importance of a model's columns, for llada convert and llama.cpp's quantizer.
-#include <filesystem>
 
 #include "base/file.h"
 #include "base/numbers.h"
+#include "base/os.h"
 #include "cli/commands.h"
 #include "cli/help.h"
 #include "cli/hub_access.h"
@@ -21,8 +21,7 @@ namespace {
 
 // The measurement would replace what it was made of.
 Status refuse_same(const std::string& out, const std::string& in, std::string_view what) {
-  std::error_code ignored;
-  if (!std::filesystem::equivalent(out, in, ignored)) return {};
+  if (!os::same_file(out, in)) return {};
   return invalid("{}: is {}; another file needed", out, what);
 }
 

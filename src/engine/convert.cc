@@ -3,9 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <optional>
 
+#include "base/os.h"
 #include "engine/folder_check.h"
 #include "engine/model.h"
 #include "formats/convert.h"
@@ -41,8 +41,7 @@ Result<ConvertReport> convert_model(const ConvertRequest& request, const Convert
   LLADA_TRY_STATUS(check_conversion_type(type));
   std::optional<Imatrix> imatrix;
   if (!weights.empty()) {
-    std::error_code ignored;
-    if (std::filesystem::equivalent(weights, out_path, ignored))
+    if (os::same_file(weights, out_path))
       return invalid("{}: is the importance matrix; another output path needed", out_path);
     LLADA_TRY(imatrix, Imatrix::open(weights));
   }

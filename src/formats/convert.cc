@@ -83,17 +83,13 @@ class Converter {
   }
 
   Status refuse_inputs() const {
-    const auto out = os::info(out_path_);
-    if (!out) return {};
-    for (const MappedFile& file : model_.files()) {
-      const auto in = os::info(file.path());
-      if (in && os::same_file(*in, *out))
+    if (!os::exists(out_path_)) return {};
+    for (const MappedFile& file : model_.files())
+      if (os::same_file(file.path(), out_path_))
         return invalid("{}: is the input file; another output path needed", out_path_);
-    }
     std::error_code ignored;
     if (!model_.folder().empty() && !out_path_.ends_with(".gguf") &&
-        std::filesystem::equivalent(std::filesystem::absolute(out_path_, ignored).parent_path(), model_.folder(),
-                                    ignored))
+        os::same_file(std::filesystem::absolute(out_path_, ignored).parent_path().string(), model_.folder()))
       return invalid("{}: is a file of the input folder; another output path needed", out_path_);
     return {};
   }
