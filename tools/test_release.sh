@@ -23,15 +23,23 @@ since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.1f s", b - a }'; }
 prompt_to_package='
 import sys, llada
 with llada.Model.load("tiny-llada") as model:
-    print(model.generate(sys.argv[1]))'
+    print(model.generate(sys.argv[1]) if sys.argv[1:] else model.info.device)'
+computes() { [[ "$1" == *", $2, "* ]] || fail "$3 computes with $1, needed $2"; }
 
-# Debian's mirror is this system's, where that is Debian; Ubuntu's is debootstrap's own choice, which for releases that it
-# does not know yet has the script of one that it knows.
+# Debian's mirror is this system's, where that is Debian, Ubuntu's the one of debootstrap's script. Scripts are those of
+# releases that every debootstrap knows.
+scripts=/usr/share/debootstrap/scripts
 mirror=
 if [ "$(. /etc/os-release && echo "$ID")" = debian ]; then
-  mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null | sed -nE 's/^(URIs: *|deb )([^ ]+).*/\2/p' | sed -n 1p || true)
+  mirror=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
+    sed -nE 's/^(URIs: *|deb )([^ ]+).*/\2/p' | sed -n 1p || true)
 fi
-strap() { debootstrap --variant=minbase "$@" >"$work/log" 2>&1 || { tail -n 5 "$work/log"; rm -rf "$root.part"; return 1; }; }
+strap() {
+  debootstrap --variant=minbase "$@" >"$work/log" 2>&1 && return
+  tail -n 5 "$work/log"
+  rm -rf "$root.part"
+  return 1
+}
 
 # Debian has no package of Ubuntu's keys: this one, by its fingerprint, out of Ubuntu's own.
 ubuntu_key=F6ECB3762474EDA9D21B7022871920D1991BC93C
@@ -40,7 +48,7 @@ ubuntu_keyring() {  # suite: a file in $keyring
   [ ! -f $keyring ] || return 0
   keyring=$roots/ubuntu.gpg
   [ ! -f "$keyring" ] || return 0
-  strap --no-check-gpg --download-only "$1" "$root.part" "" /usr/share/debootstrap/scripts/gutsy || return 1
+  strap --no-check-gpg --download-only "$1" "$root.part" "" "$scripts/gutsy" || return 1
   mkdir -m 700 "$work/gpg"
   dpkg-deb --fsys-tarfile "$root.part"/var/cache/apt/archives/ubuntu-keyring_*.deb |
     tar -xO ./usr/share/keyrings/ubuntu-archive-keyring.gpg | gpg -q --homedir "$work/gpg" --import
@@ -50,11 +58,11 @@ ubuntu_keyring() {  # suite: a file in $keyring
 system() {  # suite: its root folder in $root
   root=$roots/$1
   [ ! -d "$root" ] || return 0
-  local source=("$mirror" /usr/share/debootstrap/scripts/sid) more=()
+  local source=("$mirror" "$scripts/sid") more=()
   case $1 in
     jammy | noble)
       ubuntu_keyring "$1" || return 1
-      source=("" /usr/share/debootstrap/scripts/gutsy) more=(--components=main,universe --keyring="$keyring") ;;
+      source=("" "$scripts/gutsy") more=(--components=main,universe --keyring="$keyring") ;;
   esac
   strap --include=python3,python3-venv "${more[@]}" "$1" "$root.part" "${source[@]}" || return 1
   mv "$root.part" "$root"
@@ -84,9 +92,9 @@ for suite in bullseye jammy bookworm noble trixie forky; do
   sorted "$(plain "$root" /tmp/llada/v/bin/python -c "$prompt_to_package" "$prompt")" "$suite: the wheel's package"
   # The library has another compiler than the program and chooses the same instruction set.
   best=$(plain "$root" /tmp/llada/v/bin/llada --version | sed -n 's/^instruction sets: \([^,]*\).*/\1/p')
-  device=$(plain "$root" /tmp/llada/v/bin/python -c 'import llada; print(llada.Model.load("tiny-llada").info.device)')
-  [[ "$device" == *", $best, "* ]] || fail "$suite: the wheel's package computes with $device, needed $best"
-  echo "$suite: $python, glibc $(plain "$root" getconf GNU_LIBC_VERSION | cut -d' ' -f2): wheel installed and answered in $took"
+  computes "$(plain "$root" /tmp/llada/v/bin/python -c "$prompt_to_package")" "$best" "$suite: the wheel's package"
+  libc=$(plain "$root" getconf GNU_LIBC_VERSION)
+  echo "$suite: $python, $libc: wheel installed and answered in $took"
   pythons+=" ${python#Python }"
   cp "$deb" "$place/llada.deb"
   begin=$(now)
@@ -142,7 +150,8 @@ if command -v qemu-aarch64 >/dev/null && [ -f "$arm" ]; then
   serves "archive, emulated Arm" qemu-aarch64 "$work/arm/bin/llada"
   # Their scripts would need Arm's own system: unpacked, and said to be for Arm.
   dpkg-deb -x "$out"/llada_*_arm64.deb "$work/arm_deb"
-  sorted "$(qemu-aarch64 "$work/arm_deb/usr/bin/llada" run tiny-llada "$prompt" -q </dev/null)" "Arm: the package's program"
+  said=$(qemu-aarch64 "$work/arm_deb/usr/bin/llada" run tiny-llada "$prompt" -q </dev/null)
+  sorted "$said" "Arm: the package's program"
   [ "$(dpkg-deb -f "$out"/llada_*_arm64.deb Architecture)" = arm64 ] || fail "Arm's package has another processor"
   echo "package: its program answers on an emulated Arm"
 else
@@ -153,7 +162,7 @@ fi
 arm_python() {  # suite: its root folder in $root
   root=$roots/$1-arm64
   [ ! -d "$root" ] || return 0
-  strap --foreign --arch=arm64 --include=python3 "$1" "$root.part" "$mirror" /usr/share/debootstrap/scripts/sid || return 1
+  strap --foreign --arch=arm64 --include=python3 "$1" "$root.part" "$mirror" "$scripts/sid" || return 1
   for package in "$root.part"/var/cache/apt/archives/*.deb; do
     dpkg-deb --fsys-tarfile "$package" | tar -x --keep-directory-symlink -C "$root.part"
   done
@@ -168,11 +177,14 @@ if command -v qemu-aarch64 >/dev/null && [ -f "$arm" ]; then
   echo "wheel: its program answers on an emulated Arm"
   for suite in bullseye forky; do
     arm_python $suite || { lacks "$suite for Arm" "cannot be had here"; continue; }
-    arm_run() { PYTHONPATH=$work/arm_wheel qemu-aarch64 "${cpu[@]}" -L "$root" "$root/usr/bin/python3" "$@"; }
-    for cpu in cortex-a53 cortex-a76 max; do
-      cpu=(-cpu $cpu)
-      sorted "$(arm_run -c "import sys; sys.prefix = '$work/arm_wheel'$prompt_to_package" "$prompt")" "$suite: Arm's wheel, ${cpu[1]}"
-      echo "wheel: its package answers on an emulated ${cpu[1]}, $(arm_run -c 'import platform; print("Python", platform.python_version(), *platform.libc_ver())')"
+    for one in cortex-a53=neon cortex-a76=neon_dotprod max=neon_i8mm; do
+      cpu=${one%=*} has=${one#*=}
+      arm_run() { PYTHONPATH=$work/arm_wheel qemu-aarch64 -cpu "$cpu" -L "$root" "$root/usr/bin/python3" -c "$@"; }
+      package="import sys; sys.prefix = '$work/arm_wheel'$prompt_to_package"
+      sorted "$(arm_run "$package" "$prompt")" "$suite: Arm's wheel, $cpu"
+      computes "$(arm_run "$package")" "$has" "$suite: Arm's wheel, $cpu:"
+      which=$(arm_run 'import platform; print("Python", platform.python_version(), *platform.libc_ver())')
+      echo "wheel: its package answers on an emulated $cpu with $has, $which"
     done
   done
 else
@@ -184,22 +196,35 @@ python3 -m venv "$work/ray"
 if "$work/ray/bin/pip" install -q --disable-pip-version-check "$wheel[ray]" >"$work/log" 2>&1; then
   mkdir "$work/lines"
   unshare --net --mount --pid --fork --kill-child --mount-proc sh -ec 'ip link set lo up; exec "$@"' - \
-    env -i HOME="$work" PATH=/usr/bin:/bin RAY_TMPDIR="$work/t" RAY_USAGE_STATS_ENABLED=0 RAY_DATA_DISABLE_PROGRESS_BARS=1 \
-    "$work/ray/bin/python" tests/scale/scale_lines.py "$work/lines" "$prompt" >"$work/answers" 2>"$work/log" ||
+    env -i HOME="$work" PATH=/usr/bin:/bin RAY_TMPDIR="$work/t" RAY_USAGE_STATS_ENABLED=0 \
+    RAY_DATA_DISABLE_PROGRESS_BARS=1 "$work/ray/bin/python" tests/scale/scale_lines.py "$work/lines" "$prompt" >"$work/answers" 2>"$work/log" ||
     { tail -n 30 "$work/log" >&2; fail "the wheel with Ray"; }
   for door in generate "serve run"; do
     sorted "$(sed -n "s/^$door: //p" "$work/answers")" "the wheel with Ray, $door"
   done
-  echo "wheel: docs/scale.md's lines answer on $("$work/ray/bin/python" --version), Ray $("$work/ray/bin/python" -c 'import ray; print(ray.__version__)'), $(sed -n 's/^first answer/the first answer/p' "$work/log")"
+  which="$("$work/ray/bin/python" --version), $("$work/ray/bin/ray" --version)"
+  echo "wheel: docs/scale.md's lines answer on $which, $(sed -n 's/^first answer/the first answer/p' "$work/log")"
 else
   lacks "Ray" "pip cannot have it here"
 fi
 
 if command -v rpm >/dev/null; then
-  mkdir "$work/rpm"
-  rpm --root "$work/rpm" --install --nosignature --ignoreos "$rpm" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "rpm"; }
-  sorted "$(env -i PATH="$PATH" chroot "$work/rpm" /usr/bin/llada run tiny-llada "$prompt" -q </dev/null)" "the rpm's program"
+  unpack() {  # folder, rpm's words
+    rpm --root "$work/$1" --install --nosignature --ignoreos "${@:2}" >"$work/log" 2>&1 ||
+      { cat "$work/log" >&2; fail "rpm: $1"; }
+  }
+  mkdir "$work/rpm" "$work/rpm_arm"
+  unpack rpm "$rpm"
+  said=$(env -i PATH="$PATH" chroot "$work/rpm" /usr/bin/llada run tiny-llada "$prompt" -q </dev/null)
+  sorted "$said" "the rpm's program"
   echo "rpm: installed into an empty root folder and answered"
+  arm=$(echo "$out"/llada-*.aarch64.rpm)
+  if command -v qemu-aarch64 >/dev/null && [ -f "$arm" ]; then
+    unpack rpm_arm --ignorearch "$arm"
+    said=$(qemu-aarch64 "$work/rpm_arm/usr/bin/llada" run tiny-llada "$prompt" -q </dev/null)
+    sorted "$said" "Arm: the rpm's program"
+    echo "rpm: its program answers on an emulated Arm"
+  fi
 else
   lacks "rpm" "found no rpm"
 fi

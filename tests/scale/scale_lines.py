@@ -1,4 +1,4 @@
-"""The lines of docs/scale.md about Ray, on what is here; by itself, on the small model that the installed package brings.
+"""The lines of docs/scale.md about Ray, on what is here; by itself, on the small model that the installed package has.
 
     scale_lines.py FOLDER PROMPT      # answers PROMPT by each line, in a cluster of its own, and prints the answers
 """
