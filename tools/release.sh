@@ -9,7 +9,7 @@
 #   windows    llada-VERSION-windows-x86_64.zip: the program and the library for Windows
 #   debian     packages of the library and of llada-study for this release of Debian or Ubuntu alone; by name alone
 # Without a part: static, packages, wheel, source and windows. LLADA_PROCESSORS='x86_64' leaves out aarch64. LLADA_URL is
-# the address of the folder that the files will be downloaded from, for the formula.
+# the address of the folder that the files will be downloaded from, for the formula, which without it names OUT.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 usage() { sed -n '/^# usage/,/^set/p' "$0" | sed -n 's/^# //p' >&2; exit 2; }
@@ -35,10 +35,14 @@ preset_of() { case $1 in x86_64) echo static ;; aarch64) echo static-arm64 ;; *)
 
 # ---- The program, linked statically: build/parts/PROCESSOR is what an archive has ----
 
-# Debian's archive of curl needs libraries that have none; this one has HTTP and HTTPS alone, from Debian's sources.
+# Debian's archive of curl needs libraries that have none; this one has HTTP and HTTPS alone, from Debian's sources of the
+# version that is installed, as the bill says. It is made anew where that version, the compiler or this recipe is another.
 make_curl() {  # processor
-  local place=$parts/curl-$1 source=${LLADA_CURL_SOURCE:-} toolchain=()
-  [ ! -f "$place/lib/pkgconfig/libcurl.pc" ] || return 0
+  local place=$parts/curl-$1 source=${LLADA_CURL_SOURCE:-} toolchain=() version made
+  version=$(dpkg-query -W -f '${source:Version}\n' libcurl4-openssl-dev | sed -n 1p)
+  made=$({ declare -f make_curl; echo "$source $version $(gcc -dumpfullversion)"; } | sha256sum)
+  [ "$(cat "$place/made" 2>/dev/null)" != "$made" ] || return 0
+  rm -rf "$place"
   [ "$1" = x86_64 ] || toolchain=(-DCMAKE_TOOLCHAIN_FILE="$PWD/cmake/arm64.cmake")
   if [ -z "$source" ]; then
     local lists=$work/apt options
@@ -51,7 +55,7 @@ make_curl() {  # processor
       esac
     done
     apt-get "${options[@]}" -qq update >"$work/log" 2>&1 || true  # not every source has sources
-    (cd "$parts/curl" && rm -rf curl-* && quiet apt-get "${options[@]}" -qq source curl)
+    (cd "$parts/curl" && rm -rf curl-* && quiet apt-get "${options[@]}" -qq source curl="$version")
     source=$(echo "$parts"/curl/curl-*/)
   fi
   quiet cmake -G Ninja -S "$source" -B "$work/curl" "${toolchain[@]}" -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS_RELEASE=-O2 \
@@ -72,6 +76,7 @@ Libs: -L\${prefix}/lib -lcurl
 Libs.private: -lssl -lcrypto
 Cflags: -I\${prefix}/include -DCURL_STATICLIB
 END
+  echo "$made" >"$place/made"
 }
 
 # Without root's rights a folder becomes the root folder in a user namespace, where the system has them.

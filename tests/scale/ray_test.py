@@ -14,11 +14,13 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import time
 import unittest
 import zipfile
+from unittest import mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PLACE = tempfile.TemporaryDirectory(prefix="llada-ray-")
@@ -51,6 +53,8 @@ from ray.cluster_utils import Cluster
 
 import llada
 import llada.ray
+import scale_lines
+from llada.ray import _program
 
 COUNT = int(os.environ.get("LLADA_RAY_PROMPTS", 1000))
 OPTIONS = {"gen_length": 32, "preset": "balanced"}
@@ -332,22 +336,34 @@ class Addresses(unittest.TestCase):
             self.assertEqual(pathlib.Path(llada.ray.local_path(address), "config.json").read_text(), text)
 
 
+class Programs(unittest.TestCase):
+    """Which `llada` evaluations and servers start."""
+
+    def found(self, given, path, scripts):
+        names = {"PATH": path, "LLADA_PROGRAM": given}
+        with mock.patch.dict(os.environ, names), mock.patch.object(sysconfig, "get_path", lambda name: scripts):
+            return _program.program()
+
+    def test_one_that_is_named_then_one_in_path_then_that_of_the_wheel(self):
+        with tempfile.TemporaryDirectory() as folder:
+            for place in ("named", "path", "wheel"):
+                os.mkdir(f"{folder}/{place}")
+                pathlib.Path(folder, place, "llada").touch(mode=0o755)
+            here = [f"{folder}/{place}/llada" for place in ("named", "path", "wheel")]
+            self.assertEqual(self.found(here[0], f"{folder}/path", f"{folder}/wheel"), here[0])
+            self.assertEqual(self.found("", f"{folder}/path", f"{folder}/wheel"), here[1])
+            self.assertEqual(self.found("", "/nowhere", f"{folder}/wheel"), here[2])
+            for given, scripts in (("", "/nowhere"), ("/nowhere/llada", f"{folder}/wheel")):
+                with self.assertRaisesRegex(FileNotFoundError, "found no such program"):
+                    self.found(given, "/nowhere", scripts)
+
+
 class Document(unittest.TestCase):
     """The lines of docs/scale.md, with names of what is here."""
 
     @classmethod
     def setUpClass(cls):
-        text = (ROOT / "docs/scale.md").read_text(encoding="utf-8")
-        part = text.split("\n## Ray\n")[1].split("\n|")[0]
-        lines = [line[4:] for line in part.splitlines() if line.startswith("    ")]
-        names = {"/models/m.gguf": make_model(), "s3://bucket/m.gguf": f"file://{make_model()}",
-                 "threads=8": "threads=1", '"gen_length": 256': '"gen_length": 8',
-                 "--gen-length 256": "--gen-length 8", "replicas=2-8": "replicas=1-2"}
-        for name, here in names.items():
-            assert sum(name in line for line in lines), name
-            lines = [line.replace(name, here) for line in lines]
-        cls.python = "\n".join(line for line in lines if not line.startswith(("pip ", "serve run ")))
-        (cls.serve,) = [line for line in lines if line.startswith("serve run ")]
+        cls.python, cls.serve = scale_lines.lines(make_model(), f"file://{make_model()}", 8)
 
     def test_its_lines_of_python(self):
         with tempfile.TemporaryDirectory(dir=PLACE.name) as folder:

@@ -12,7 +12,7 @@
 
 A model is a path on every machine, or an address that fsspec knows, which each machine fetches once. Processes of one
 machine map one file of packed weights. Needs what the package's extra `ray` names (`pip install '.[ray]'`); evaluate()
-and application() also need the program `llada` on every machine.
+and application() also need the program `llada` on every machine, which a release's wheel brings.
 """
 
 from __future__ import annotations
