@@ -10,12 +10,22 @@
 
 namespace {
 
+constexpr wchar_t kReplaced = 0xfffd;
 constexpr int kBegun = 1, kListed = -1;  // of a folder's dd_stat
 
 void take_name(_WDIR& folder, const WIN32_FIND_DATAW& found) {
   static_assert(sizeof folder.dd_dir.d_name == sizeof found.cFileName);
   std::wmemcpy(folder.dd_dir.d_name, found.cFileName, std::size(found.cFileName));
   folder.dd_dir.d_namlen = static_cast<unsigned short>(std::wcslen(found.cFileName));
+  // A name may have halves of characters, of which the C++ library makes an exception.
+  const auto is_high = [](wchar_t unit) { return unit >= 0xd800 && unit < 0xdc00; };
+  const auto is_low = [](wchar_t unit) { return unit >= 0xdc00 && unit < 0xe000; };
+  for (wchar_t* unit = folder.dd_dir.d_name; *unit != 0; ++unit) {
+    if (is_high(*unit) && is_low(unit[1]))
+      ++unit;
+    else if (is_high(*unit) || is_low(*unit))
+      *unit = kReplaced;
+  }
 }
 
 }  // namespace
@@ -24,7 +34,8 @@ extern "C" {
 
 // The narrow encoding of the C++ library's paths is that of these functions of C, which know UTF-8 in no locale of the
 // system's C library. Here they do; they also take its place in the program and in llada.dll. A character of two UTF-16
-// units is read in two calls, of three bytes and of one.
+// units is read in two calls, of three bytes and of one. A name that is no UTF-8 is no exception: what cannot be
+// read is replaced, as wide() does, and there is no such file.
 size_t mbrtowc(wchar_t* to, const char* from, size_t size, mbstate_t* state) {
   static mbstate_t own;
   mbstate_t& low = state != nullptr ? *state : own;
@@ -36,10 +47,14 @@ size_t mbrtowc(wchar_t* to, const char* from, size_t size, mbstate_t* state) {
   }
   const auto lead = static_cast<unsigned char>(*from);
   const size_t length = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (size < length) return static_cast<size_t>(-2);
   wchar_t units[2] = {};
-  const int count = ::MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, from, static_cast<int>(length), units, 2);
-  if (count == 0) return errno = EILSEQ, static_cast<size_t>(-1);
+  const int count =
+      size < length ? 0
+                    : ::MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, from, static_cast<int>(length), units, 2);
+  if (count == 0) {
+    if (to != nullptr) *to = kReplaced;
+    return 1;
+  }
   if (to != nullptr) *to = units[0];
   if (count == 2) return low = units[1], length - 1;
   return lead == 0 ? 0 : length;
@@ -52,8 +67,7 @@ size_t wcrtomb(char* to, wchar_t unit, mbstate_t* state) {
   const bool both = high != 0, opens = unit >= 0xd800 && unit < 0xdc00;
   if (opens && !both) return high = unit, 0;
   const wchar_t units[2] = {static_cast<wchar_t>(std::exchange(high, 0)), unit};
-  const int bytes = ::WideCharToMultiByte(CP_UTF8, WC_ERR_INVALID_CHARS, both ? units : units + 1, both ? 2 : 1, to, 4,
-                                          nullptr, nullptr);
+  const int bytes = ::WideCharToMultiByte(CP_UTF8, 0, both ? units : units + 1, both ? 2 : 1, to, 4, nullptr, nullptr);
   return bytes > 0 ? static_cast<size_t>(bytes) : (errno = EILSEQ, static_cast<size_t>(-1));
 }
 

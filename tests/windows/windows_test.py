@@ -50,6 +50,11 @@ class Windows(Case):
         self.assertEqual(self.ok(run(WINE, "run", "-m", str(model), "-f", str(prompt), "-q")).strip(), ANSWER)
         refused = run(WINE, "run", "-m", str(self.folder / "Straße"), "x")
         self.assertIn("Straße", refused.stderr.decode())
+        (self.folder / "names").mkdir()
+        for name in (b"ok.gguf", b"bad-\xff.gguf"):  # the second is no name of Windows
+            pathlib.Path(os.fsdecode(bytes(self.folder / "names") + b"/" + name)).touch()
+        refused = run(WINE, "run", "-m", str(self.folder / "names"), "x")
+        self.assertIn("a folder with GGUF files", refused.stderr.decode(errors="replace"))
         here, there = (json.loads(self.ok(run(p, "run", "-m", TINY, "naïve 模型 🙂", "--json", "-n", "32")))
                        for p in (HERE, WINE))
         self.assertEqual((here["tokens"], here["stats"]["prompt_tokens"]),
@@ -96,9 +101,12 @@ class Windows(Case):
         program = [WINE[0], str(place / "bin/llada.exe")]
         self.assertEqual(self.ok(run(program, "run", "tiny-llada", PROMPT, "-q", cwd=place)).strip(), ANSWER)
         self.assertEqual(self.ok(run(program, "--version")), self.ok(run(WINE, "--version")))
-        made = place / "bin/generate.exe"  # beside the library
+        made = place / "bin/generate.exe"  # beside the library; main()'s words are in another encoding than UTF-8
         self.compile(ROOT / "examples/generate.c", made, f"-I{place}/include", str(place / "lib/libllada.dll.a"))
-        self.assertIn(ANSWER, self.ok(run([WINE[0], str(made)], str(place / "share/llada/tiny-llada.gguf"), PROMPT)))
+        self.assertIn(ANSWER, self.ok(run([WINE[0], str(made)], "share/llada/tiny-llada.gguf", PROMPT, cwd=place)))
+        refused = run([WINE[0], str(made)], str(place / "share/llada/tiny-llada.gguf"), PROMPT)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("No such file", refused.stderr.decode(errors="replace"))
 
     def test_one_processor_is_enough(self):
         for cpus in ("0", "1"):
