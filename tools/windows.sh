@@ -26,7 +26,8 @@ case ${1:-} in
   build) build "${@:2}" ;;
   zip)
     out=$(realpath "${2:?a folder}")
-    converter=$(ls build/{static,release}/bin/llada 2>/dev/null | head -n 1)
+    converter=
+    for program in build/{release,static}/bin/llada; do [ ! -x "$program" ] || converter=$program; done
     [ -n "$converter" ] || {
       echo "tools/windows.sh: found neither build/static/bin/llada nor build/release/bin/llada, needed one to convert" \
            "the zip's model (tools/build.sh)" >&2
@@ -42,7 +43,7 @@ case ${1:-} in
     cp build/windows/src/api/libllada.dll.a "$folder/$name/lib"
     cp include/llada/llada.h "$folder/$name/include/llada"
     cp LICENSE README.md CHANGELOG.md "$folder/$name"
-    $host-strip "$folder/$name"/bin/llada.{exe,dll}
+    SOURCE_DATE_EPOCH=0 $host-strip "$folder/$name"/bin/llada.{exe,dll}  # which else writes the time into them
     # tests/windows/windows_test.py has shown that both programs convert to the same bytes.
     $converter convert models/tiny-llada "$folder/$name/share/llada/tiny-llada.gguf" --type q4_0 >/dev/null
     for library in marked dompurify katex; do cp third_party/$library/LICENCE "$folder/$name/licences/$library"; done

@@ -142,7 +142,7 @@ def _candidates() -> list[str]:
     chosen = os.path.expanduser(os.environ.get("LLADA_LIBRARY", ""))
     if chosen:
         return [chosen]
-    name = "libllada.dylib" if sys.platform == "darwin" else "libllada.so"
+    name = {"darwin": "libllada.dylib", "win32": "llada.dll"}.get(sys.platform, "libllada.so")
     bundled = pathlib.Path(__file__).with_name(name)
     return [str(bundled)] if bundled.exists() else [ctypes.util.find_library("llada") or name]
 

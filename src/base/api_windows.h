@@ -19,5 +19,9 @@ namespace llada::os {
 
 std::wstring wide(std::string_view text);
 std::string narrow(std::wstring_view text);
+// A path as Windows takes it: a long one gets a head, without which it would need a setting of the system.
+std::wstring wide_path(std::string_view path);
+std::wstring long_name(std::wstring path);
+int errno_of(unsigned long error);
 
 }  // namespace llada::os

@@ -45,8 +45,10 @@ FileKind kind_of(mode_t mode) {
 }
 
 #ifdef __APPLE__
+constexpr int kReleased = MADV_FREE;  // MADV_DONTNEED keeps the contents there
 const timespec& modified(const struct stat& file) { return file.st_mtimespec; }
 #else
+constexpr int kReleased = MADV_DONTNEED;
 const timespec& modified(const struct stat& file) { return file.st_mtim; }
 #endif
 
@@ -90,6 +92,9 @@ int64_t write_at(int fd, const void* data, size_t size, int64_t offset) {
 int64_t position(int fd) { return ::lseek(fd, 0, SEEK_CUR); }
 bool resize(int fd, int64_t bytes) { return ::ftruncate(fd, static_cast<off_t>(bytes)) == 0; }
 bool sync(int fd) {
+#ifdef F_FULLFSYNC  // there fsync() leaves bytes in the disk's own memory; not every file system has more
+  if (::fcntl(fd, F_FULLFSYNC) == 0) return true;
+#endif
   return uninterrupted([&] { return ::fsync(fd); }) == 0;
 }
 bool sync_folder(const std::string& path) {
@@ -186,7 +191,7 @@ std::byte* allocate(size_t align, size_t bytes) {
   return ::posix_memalign(&data, align, bytes) == 0 ? static_cast<std::byte*>(data) : nullptr;
 }
 void free_allocated(std::byte* data) noexcept { std::free(data); }
-void release(std::byte* data, size_t bytes) { ::madvise(data, bytes, MADV_DONTNEED); }
+void release(std::byte* data, size_t bytes) { ::madvise(data, bytes, kReleased); }
 int64_t page_bytes() {
   static const int64_t bytes = ::sysconf(_SC_PAGESIZE);
   return bytes;

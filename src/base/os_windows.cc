@@ -7,107 +7,16 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <cwchar>
 #include <filesystem>
 #include <thread>
 
 #include "base/api_windows.h"
 #include "base/os.h"
 
-// The narrow encoding of the C++ library's paths is that of these functions of C, which know UTF-8 in no locale of the
-// system's C library. Here they do; they also take its place in the program and in llada.dll. A character of two UTF-16
-// units is read in two calls, of three bytes and of one.
-extern "C" {
-
-size_t mbrtowc(wchar_t* to, const char* from, size_t size, mbstate_t* state) {
-  static mbstate_t own;
-  mbstate_t& low = state != nullptr ? *state : own;
-  if (from == nullptr) return low = 0, 0;
-  if (size == 0) return static_cast<size_t>(-2);
-  if (low != 0) {
-    if (to != nullptr) *to = static_cast<wchar_t>(low);
-    return low = 0, 1;
-  }
-  const auto lead = static_cast<unsigned char>(*from);
-  const size_t length = lead < 0x80 ? 1 : lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
-  if (size < length) return static_cast<size_t>(-2);
-  wchar_t units[2] = {};
-  const int count = ::MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, from, static_cast<int>(length), units, 2);
-  if (count == 0) return errno = EILSEQ, static_cast<size_t>(-1);
-  if (to != nullptr) *to = units[0];
-  if (count == 2) return low = units[1], length - 1;
-  return lead == 0 ? 0 : length;
-}
-
-size_t wcrtomb(char* to, wchar_t unit, mbstate_t* state) {
-  static mbstate_t own;
-  mbstate_t& high = state != nullptr ? *state : own;
-  if (to == nullptr) return high = 0, 1;
-  if (unit >= 0xd800 && unit < 0xdc00) return high = unit, 0;
-  const wchar_t units[2] = {static_cast<wchar_t>(high), unit};
-  const bool both = std::exchange(high, 0) != 0;
-  const int bytes = ::WideCharToMultiByte(CP_UTF8, WC_ERR_INVALID_CHARS, both ? units : units + 1, both ? 2 : 1, to, 4,
-                                          nullptr, nullptr);
-  return bytes > 0 ? static_cast<size_t>(bytes) : (errno = EILSEQ, static_cast<size_t>(-1));
-}
-
-size_t mbrlen(const char* from, size_t size, mbstate_t* state) { return mbrtowc(nullptr, from, size, state); }
-
-}  // extern "C"
-
 namespace llada::os {
 namespace {
 
 constexpr DWORD kShared = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE;
-
-int errno_of(DWORD error) {
-  switch (error) {
-    case ERROR_FILE_NOT_FOUND:
-    case ERROR_PATH_NOT_FOUND:
-    case ERROR_INVALID_NAME:
-    case ERROR_BAD_PATHNAME:
-    case ERROR_INVALID_DRIVE:
-    case ERROR_BAD_NETPATH:
-      return ENOENT;
-    case ERROR_ACCESS_DENIED:
-    case ERROR_SHARING_VIOLATION:
-    case ERROR_USER_MAPPED_FILE:
-      return EACCES;
-    case ERROR_PRIVILEGE_NOT_HELD:
-      return EPERM;
-    case ERROR_ALREADY_EXISTS:
-    case ERROR_FILE_EXISTS:
-      return EEXIST;
-    case ERROR_DISK_FULL:
-    case ERROR_HANDLE_DISK_FULL:
-      return ENOSPC;
-    case ERROR_BROKEN_PIPE:
-    case ERROR_NO_DATA:
-    case ERROR_PIPE_NOT_CONNECTED:
-      return EPIPE;
-    case ERROR_LOCK_VIOLATION:
-    case ERROR_IO_PENDING:
-      return EWOULDBLOCK;
-    case ERROR_TOO_MANY_OPEN_FILES:
-      return EMFILE;
-    case ERROR_FILENAME_EXCED_RANGE:
-      return ENAMETOOLONG;
-    case ERROR_NOT_ENOUGH_MEMORY:
-    case ERROR_OUTOFMEMORY:
-    case ERROR_COMMITMENT_LIMIT:
-      return ENOMEM;
-    case ERROR_CALL_NOT_IMPLEMENTED:
-    case ERROR_NOT_SUPPORTED:
-    case ERROR_INVALID_FUNCTION:
-      return ENOSYS;
-    case ERROR_OPERATION_ABORTED:
-      return EAGAIN;
-    case ERROR_DIRECTORY:
-      return ENOTDIR;
-    default:
-      return EIO;
-  }
-}
 
 // Leaves the reason of a failure in errno; returns whether there was none.
 bool told(BOOL worked) {
@@ -123,7 +32,7 @@ bool is_folder(const std::wstring& path) {
 }
 
 HANDLE open_for_information(const std::string& path, DWORD more = 0) {
-  return ::CreateFileW(wide(path).c_str(), FILE_READ_ATTRIBUTES, kShared, nullptr, OPEN_EXISTING,
+  return ::CreateFileW(wide_path(path).c_str(), FILE_READ_ATTRIBUTES, kShared, nullptr, OPEN_EXISTING,
                        FILE_FLAG_BACKUP_SEMANTICS | more, nullptr);
 }
 
@@ -172,13 +81,17 @@ int64_t read_console(HANDLE console, void* data, size_t size) {
     wchar_t line[4096];
     DWORD count = 0;
     ::SetLastError(NO_ERROR);
-    if (!told(::ReadConsoleW(console, line, static_cast<DWORD>(std::size(line)), &count, nullptr))) return -1;
+    if (!told(::ReadConsoleW(console, line, static_cast<DWORD>(std::size(line)) - 1, &count, nullptr))) return -1;
     if (count == 0 && ::GetLastError() == ERROR_OPERATION_ABORTED) {  // Ctrl-C, whose handler runs on another thread
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       return errno = EAGAIN, -1;
     }
     constexpr wchar_t kControlZ = 26;  // the end of the input where it begins a line
     if (count == 0 || line[0] == kControlZ) return 0;
+    if (line[count - 1] >= 0xd800 && line[count - 1] < 0xdc00) {  // the first half of a character
+      DWORD more = 0;
+      if (::ReadConsoleW(console, line + count, 1, &more, nullptr) != FALSE) count += more;
+    }
     typed = narrow({line, count});
   }
   const size_t taken = std::min(size, typed.size());
@@ -190,7 +103,7 @@ int64_t read_console(HANDLE console, void* data, size_t size) {
 }  // namespace
 
 int open(const std::string& path, unsigned access) {
-  const std::wstring name = wide(path);
+  const std::wstring name = wide_path(path);
   if ((access & kWrite) != 0 && is_folder(name)) return errno = EISDIR, -1;
   const DWORD asked = ((access & kRead) != 0 ? GENERIC_READ : 0) | ((access & kWrite) != 0 ? GENERIC_WRITE : 0);
   const DWORD how = (access & kNew) != 0 ? CREATE_NEW : (access & kCreate) != 0 ? OPEN_ALWAYS : OPEN_EXISTING;
@@ -244,10 +157,10 @@ bool sync_folder(const std::string&) { return true; }  // replace() writes throu
 
 bool wait_readable(int fd, int milliseconds) {
   const HANDLE handle = handle_of(fd);
-  if (::GetFileType(handle) != FILE_TYPE_PIPE)
-    return ::GetFileType(handle) == FILE_TYPE_DISK ||
-           ::WaitForSingleObject(handle, milliseconds < 0 ? INFINITE : static_cast<DWORD>(milliseconds)) ==
-               WAIT_OBJECT_0;
+  if (DWORD mode = 0; ::GetConsoleMode(handle, &mode) != FALSE)
+    return ::WaitForSingleObject(handle, milliseconds < 0 ? INFINITE : static_cast<DWORD>(milliseconds)) ==
+           WAIT_OBJECT_0;
+  if (::GetFileType(handle) != FILE_TYPE_PIPE) return true;  // files and NUL
   constexpr int kLookMs = 5;
   for (int waited = 0;; waited += kLookMs) {
     DWORD bytes = 0;
@@ -265,7 +178,7 @@ std::optional<FileInfo> link_info(const std::string& path) {
 }
 
 bool exists(const std::string& path) {
-  return told(::GetFileAttributesW(wide(path).c_str()) != INVALID_FILE_ATTRIBUTES);
+  return told(::GetFileAttributesW(wide_path(path).c_str()) != INVALID_FILE_ATTRIBUTES);
 }
 bool may_read(const std::string& path) {
   const int fd = open(path, kRead);
@@ -283,16 +196,13 @@ bool writable_only(int fd) {
 
 // Folders below a user's own are closed to others by inheritance.
 bool set_mode(int, unsigned) { return true; }
-bool make_private_folder(const std::string& path) { return told(::CreateDirectoryW(wide(path).c_str(), nullptr)); }
-bool remove(const std::string& path) { return told(::DeleteFileW(wide(path).c_str())); }
+bool make_private_folder(const std::string& path) { return told(::CreateDirectoryW(wide_path(path).c_str(), nullptr)); }
+bool remove(const std::string& path) { return told(::DeleteFileW(wide_path(path).c_str())); }
 // No handler interrupts a thread here: it runs on its own.
-void remove_in_handler(const char* path) noexcept {
-  wchar_t name[32'768];
-  if (::MultiByteToWideChar(CP_UTF8, 0, path, -1, name, static_cast<int>(std::size(name))) > 0) ::DeleteFileW(name);
-}
+void remove_in_handler(const char* path) noexcept { remove(path); }
 bool replace(const std::string& from, const std::string& to) {
   constexpr int kTries = 20;  // whoever indexes or scans new files lets go of them soon
-  const std::wstring old_name = wide(from), new_name = wide(to);
+  const std::wstring old_name = wide_path(from), new_name = wide_path(to);
   for (int i = 0;; ++i) {
     if (told(::MoveFileExW(old_name.c_str(), new_name.c_str(), MOVEFILE_REPLACE_EXISTING | MOVEFILE_WRITE_THROUGH)))
       return true;
@@ -301,14 +211,21 @@ bool replace(const std::string& from, const std::string& to) {
   }
 }
 bool link(const std::string& file, const std::string& name) {
-  return told(::CreateHardLinkW(wide(name).c_str(), wide(file).c_str(), nullptr));
+  return told(::CreateHardLinkW(wide_path(name).c_str(), wide_path(file).c_str(), nullptr));
 }
 // They need a right that users seldom have, and the C++ library does not know them; hard links serve as well.
 bool symbolic_link(const std::string&, const std::string&) { return errno = ENOSYS, false; }
 // The file at the end of all links.
 std::optional<std::string> link_target(const std::string& path) {
-  const DWORD attributes = ::GetFileAttributesW(wide(path).c_str());
-  if (attributes == INVALID_FILE_ATTRIBUTES || (attributes & FILE_ATTRIBUTE_REPARSE_POINT) == 0) return std::nullopt;
+  const HANDLE link = open_for_information(path, FILE_FLAG_OPEN_REPARSE_POINT);
+  if (link == INVALID_HANDLE_VALUE) return std::nullopt;
+  // Files that the system keeps elsewhere, as OneDrive's, are reparse points too.
+  FILE_ATTRIBUTE_TAG_INFO tag{};
+  const bool is_link = ::GetFileInformationByHandleEx(link, FileAttributeTagInfo, &tag, sizeof tag) != FALSE &&
+                       (tag.FileAttributes & FILE_ATTRIBUTE_REPARSE_POINT) != 0 &&
+                       IsReparseTagNameSurrogate(tag.ReparseTag);
+  ::CloseHandle(link);
+  if (!is_link) return std::nullopt;
   const HANDLE handle = open_for_information(path);
   if (handle == INVALID_HANDLE_VALUE) return std::nullopt;
   wchar_t name[32'768];
@@ -334,12 +251,12 @@ bool is_absolute(const std::string& path) {
 }
 std::string folder_of(const std::string& path) {
   const size_t slash = path.find_last_of("/\\");
-  if (slash == std::string::npos) return ".";
+  if (slash == std::string::npos) return path.size() > 1 && path[1] == ':' ? path.substr(0, 2) + '.' : ".";
   return slash == 0 || path[slash - 1] == ':' ? path.substr(0, slash + 1) : path.substr(0, slash);
 }
 std::optional<uint64_t> free_bytes(const std::string& folder) {
   ULARGE_INTEGER bytes;
-  if (!told(::GetDiskFreeSpaceExW(wide(folder).c_str(), &bytes, nullptr, nullptr))) return std::nullopt;
+  if (!told(::GetDiskFreeSpaceExW(wide_path(folder).c_str(), &bytes, nullptr, nullptr))) return std::nullopt;
   return bytes.QuadPart;
 }
 

@@ -1,7 +1,6 @@
 // Connected sockets, as far as Boost.Asio does not ask the system: sockets_posix.cc or sockets_windows.cc.
 #pragma once
 #include <cstdint>
-#include <string>
 #include <string_view>
 
 namespace llada::os {
@@ -23,10 +22,6 @@ void claim_port(Socket socket);
 // Has the system ask a silent peer after `idle` seconds, then every `interval`, and end the connection after `count`
 // questions without an answer.
 void probe_peer(Socket socket, int idle, int interval, int count);
-
-// The address as text, without a zone.
-bool is_ipv4(const std::string& text);
-bool is_ipv6(const std::string& text);
 
 // Raises the number of files and connections that this process may have open as far as the system lets it, and returns
 // it; 0: the system has no such limit.

@@ -1,11 +1,13 @@
 // Connected sockets of Linux, Android and macOS.
-#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <iterator>
 
 #include "base/sockets.h"
@@ -20,10 +22,12 @@ bool has_ended(int fd, short) {
   char byte = 0;
   return ::recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
 }
+rlim_t most_of(const rlimit& limit) { return std::min<rlim_t>(limit.rlim_max, OPEN_MAX); }  // more is refused there
 #else
 constexpr short kEnd = POLLRDHUP;
 constexpr int kIdleOption = TCP_KEEPIDLE, kQuietly = MSG_NOSIGNAL;
 bool has_ended(int, short events) { return (events & POLLRDHUP) != 0; }
+rlim_t most_of(const rlimit& limit) { return limit.rlim_max; }
 #endif
 
 }  // namespace
@@ -56,20 +60,11 @@ void probe_peer(Socket socket, int idle, int interval, int count) {
   set(IPPROTO_TCP, TCP_KEEPCNT, count);
 }
 
-bool is_ipv4(const std::string& text) {
-  in_addr address;
-  return ::inet_pton(AF_INET, text.c_str(), &address) == 1;
-}
-bool is_ipv6(const std::string& text) {
-  in6_addr address;
-  return ::inet_pton(AF_INET6, text.c_str(), &address) == 1;
-}
-
 uint64_t most_open_files() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
-  const rlimit raised{limit.rlim_max, limit.rlim_max};
-  return ::setrlimit(RLIMIT_NOFILE, &raised) == 0 ? limit.rlim_max : limit.rlim_cur;
+  const rlimit raised{most_of(limit), limit.rlim_max};
+  return ::setrlimit(RLIMIT_NOFILE, &raised) == 0 ? raised.rlim_cur : limit.rlim_cur;
 }
 
 }  // namespace llada::os

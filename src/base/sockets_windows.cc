@@ -27,7 +27,8 @@ bool send_now(Socket socket, std::string_view bytes) {
   const short events = ready(socket, POLLWRNORM);
   if (events == 0) return true;
   if ((events & (POLLERR | POLLNVAL)) != 0) return false;
-  return ::send(static_cast<SOCKET>(socket), bytes.data(), static_cast<int>(bytes.size()), 0) == std::ssize(bytes);
+  const int sent = ::send(static_cast<SOCKET>(socket), bytes.data(), static_cast<int>(bytes.size()), 0);
+  return sent == std::ssize(bytes) || (sent < 0 && ::WSAGetLastError() == WSAEWOULDBLOCK);
 }
 
 // Ended connections keep no port here; SO_REUSEADDR would let several servers have one.
@@ -42,15 +43,6 @@ void probe_peer(Socket socket, int idle, int interval, int) {
   tcp_keepalive how{1, static_cast<ULONG>(idle) * 1000, static_cast<ULONG>(interval) * 1000};
   DWORD bytes = 0;
   ::WSAIoctl(static_cast<SOCKET>(socket), SIO_KEEPALIVE_VALS, &how, sizeof how, nullptr, 0, &bytes, nullptr, nullptr);
-}
-
-bool is_ipv4(const std::string& text) {
-  in_addr address;
-  return ::inet_pton(AF_INET, text.c_str(), &address) == 1;
-}
-bool is_ipv6(const std::string& text) {
-  in6_addr address;
-  return ::inet_pton(AF_INET6, text.c_str(), &address) == 1;
 }
 
 uint64_t most_open_files() { return 0; }

@@ -1,6 +1,8 @@
-// Written from Apple's documentation (sysctl(3), getrusage(2), stat(2), dyld(3)) and not yet run: docs/android.md says
-// what is tested. Threads cannot be bound to processors there, so every mask is that of all processors.
+// Written from Apple's documentation (sysctl(3), getrusage(2), stat(2), dyld(3)) and headers (mach/vm_statistics.h).
+// It has been compiled and linked, and not run (docs/android.md). Threads cannot be bound to processors there, so every
+// mask is that of all processors.
 #include <mach-o/dyld.h>
+#include <mach/mach.h>
 #include <sys/resource.h>
 #include <sys/sysctl.h>
 #include <sys/types.h>
@@ -19,11 +21,21 @@
 namespace llada {
 namespace {
 
-bool has(const char* feature) {
-  int value = 0;
+template <class T>
+T number(const char* name) {  // 0: the system does not tell
+  T value = 0;
   size_t size = sizeof value;
-  return ::sysctlbyname(feature, &value, &size, nullptr, 0) == 0 && value != 0;
+  return ::sysctlbyname(name, &value, &size, nullptr, 0) == 0 ? value : 0;
 }
+
+std::string text(const char* name) {  // empty likewise
+  char value[256];
+  size_t size = sizeof value;
+  if (::sysctlbyname(name, value, &size, nullptr, 0) != 0 || size == 0) return {};
+  return std::string(value, size - 1);
+}
+
+bool has(const char* feature) { return number<int>(feature) != 0; }
 
 }  // namespace
 
@@ -33,10 +45,8 @@ ArmFeatures arm_features() {
 }
 
 std::string processor_name() {
-  char name[256];
-  size_t size = sizeof name;
-  if (::sysctlbyname("machdep.cpu.brand_string", name, &size, nullptr, 0) != 0 || size == 0) return "processor";
-  return std::string(name, size - 1);
+  const std::string name = text("machdep.cpu.brand_string");
+  return name.empty() ? "processor" : name;
 }
 
 ProcessorMask own_mask() {
@@ -60,7 +70,7 @@ std::string program_folder() {
   std::error_code none;
   return std::filesystem::canonical(path, none).parent_path().string();
 }
-std::string boot_name() { return {}; }
+std::string boot_name() { return text("kern.bootsessionuuid"); }
 
 std::string kernel_version() {
   utsname system{};
@@ -68,7 +78,21 @@ std::string kernel_version() {
   return std::string(system.release) + ' ' + system.version;
 }
 
-std::optional<MemoryRoom> system_memory_room() { return std::nullopt; }
+// Pages of files that can be dropped are among the inactive ones; free ones include those that were read ahead.
+std::optional<MemoryRoom> system_memory_room() {
+  const auto total = number<int64_t>("hw.memsize");
+  const mach_port_t host = ::mach_host_self();
+  vm_statistics64_data_t pages{};
+  vm_size_t page_bytes = 0;
+  mach_msg_type_number_t size = HOST_VM_INFO64_COUNT;
+  const bool told =
+      ::host_statistics64(host, HOST_VM_INFO64, reinterpret_cast<host_info64_t>(&pages), &size) == KERN_SUCCESS &&
+      ::host_page_size(host, &page_bytes) == KERN_SUCCESS;
+  ::mach_port_deallocate(::mach_task_self(), host);
+  if (!told || total <= 0) return std::nullopt;
+  const uint64_t available = uint64_t{pages.free_count} + pages.inactive_count + pages.purgeable_count;
+  return MemoryRoom{total, static_cast<int64_t>(available * page_bytes), "the machine"};
+}
 
 int64_t peak_memory_bytes() {
   struct rusage usage{};

@@ -1,4 +1,7 @@
-// Processors, this process and text on Windows 10 and later, x86-64.
+// Processors and this process on Windows 10 and later, x86-64.
+
+#include <algorithm>
+#include <string>
 
 #include "base/api_windows.h"
 #include "base/cpu_time.h"
@@ -9,47 +12,48 @@
 
 namespace llada {
 
-namespace os {
+namespace {
 
-std::wstring wide(std::string_view text) {
-  const int bytes = static_cast<int>(text.size());
-  std::wstring out(static_cast<size_t>(::MultiByteToWideChar(CP_UTF8, 0, text.data(), bytes, nullptr, 0)), L'\0');
-  ::MultiByteToWideChar(CP_UTF8, 0, text.data(), bytes, out.data(), static_cast<int>(out.size()));
-  return out;
+// Of the machine's part of the registry; empty where it has no such text.
+std::string registry_text(const wchar_t* key, const wchar_t* name) {
+  wchar_t text[256];
+  DWORD bytes = sizeof text;
+  const bool found =
+      ::RegGetValueW(HKEY_LOCAL_MACHINE, key, name, RRF_RT_REG_SZ, nullptr, text, &bytes) == ERROR_SUCCESS;
+  return found ? os::narrow(text) : "";
 }
 
-std::string narrow(std::wstring_view text) {
-  const int units = static_cast<int>(text.size());
-  const int bytes = ::WideCharToMultiByte(CP_UTF8, 0, text.data(), units, nullptr, 0, nullptr, nullptr);
-  std::string out(static_cast<size_t>(bytes), '\0');
-  ::WideCharToMultiByte(CP_UTF8, 0, text.data(), units, out.data(), bytes, nullptr, nullptr);
-  return out;
-}
-
-}  // namespace os
+}  // namespace
 
 ArmFeatures arm_features() { return {}; }
 bool system_has_tiles() { return false; }
 bool ask_for_tiles() { return false; }
 
 std::string processor_name() {
-  wchar_t name[256];
-  DWORD bytes = sizeof name;
-  const LSTATUS status = ::RegGetValueW(HKEY_LOCAL_MACHINE, L"HARDWARE\\DESCRIPTION\\System\\CentralProcessor\\0",
-                                        L"ProcessorNameString", RRF_RT_REG_SZ, nullptr, name, &bytes);
-  return status == ERROR_SUCCESS ? os::narrow(name) : "processor";
+  const std::string name = registry_text(L"HARDWARE\\DESCRIPTION\\System\\CentralProcessor\\0", L"ProcessorNameString");
+  return name.empty() ? "processor" : name;
 }
 
-// Of the group of processors that this process began in: 64 at most.
+// The system numbers processors in groups of 64 at most, of which a thread has one at a time: a word of the mask each.
 ProcessorMask own_mask() {
-  DWORD_PTR own = 0, all = 0;
-  if (::GetProcessAffinityMask(::GetCurrentProcess(), &own, &all) == FALSE || own == 0) return {};
-  return {static_cast<uint64_t>(own)};
+  GROUP_AFFINITY own{};
+  if (::GetThreadGroupAffinity(::GetCurrentThread(), &own) == FALSE) return {};
+  ProcessorMask mask(own.Group + size_t{1});
+  mask.back() = own.Mask;
+  return mask;
 }
 bool bind_thread(const ProcessorMask& mask) {
-  return !mask.empty() && ::SetThreadAffinityMask(::GetCurrentThread(), static_cast<DWORD_PTR>(mask[0])) != 0;
+  const auto word = std::ranges::find_if(mask, [](uint64_t bits) { return bits != 0; });
+  GROUP_AFFINITY wanted{};
+  if (word == mask.end()) return false;
+  wanted.Mask = *word, wanted.Group = static_cast<WORD>(word - mask.begin());
+  return ::SetThreadGroupAffinity(::GetCurrentThread(), &wanted, nullptr) != FALSE;
 }
-int this_processor() { return static_cast<int>(::GetCurrentProcessorNumber()); }
+int this_processor() {
+  PROCESSOR_NUMBER here{};
+  ::GetCurrentProcessorNumberEx(&here);
+  return here.Group * 64 + here.Number;
+}
 
 void sync_caches(int, CacheSync) {}
 
@@ -57,7 +61,12 @@ std::string program_folder() {
   wchar_t name[32'768];
   return os::folder_of(os::narrow({name, ::GetModuleFileNameW(nullptr, name, static_cast<DWORD>(std::size(name)))}));
 }
-std::string kernel_version() { return "windows"; }
+std::string kernel_version() {
+  const wchar_t* const key = L"SOFTWARE\\Microsoft\\Windows NT\\CurrentVersion";
+  DWORD update = 0, bytes = sizeof update;
+  ::RegGetValueW(HKEY_LOCAL_MACHINE, key, L"UBR", RRF_RT_REG_DWORD, nullptr, &update, &bytes);
+  return "Windows " + registry_text(key, L"CurrentBuildNumber") + "." + std::to_string(update);
+}
 std::string boot_name() { return {}; }
 
 std::optional<MemoryRoom> system_memory_room() {

@@ -89,7 +89,7 @@ std::string model_fingerprint(const Model& model) {
     fnv.add(static_cast<int64_t>(entry.view.type));
     for (const int64_t dim : entry.view.shape.dims) fnv.add(dim);
     const auto stored = model.file().stored(entry.view);
-    const auto bytes = std::ssize(stored);
+    const int64_t bytes = std::ssize(stored);
     for (int64_t i = 0; i < kSamples && i < bytes; ++i)
       fnv.add(stored.data() + bytes / std::min(kSamples, bytes) * i, 1);
   }

@@ -12,6 +12,6 @@ static std::unexpected<Error> absent() {
 
 Result<std::unique_ptr<Http>> Http::create(HttpSettings) { return absent(); }
 Result<std::unique_ptr<Checksum>> Checksum::sha256() { return absent(); }
-Result<std::unique_ptr<Checksum>> Checksum::git_blob(int64_t) { return absent(); }
+Result<std::unique_ptr<Checksum>> Checksum::sha1() { return absent(); }
 
 }  // namespace llada::hub

@@ -39,17 +39,7 @@ size_t on_header(char* data, size_t size, size_t count, void* user) {
   auto& transfer = *static_cast<Transfer*>(user);
   std::string_view line(data, size * count);
   if (line.starts_with("HTTP/")) transfer.answer.headers.clear();  // another answer of the same transfer
-  const size_t colon = line.find(':');
-  if (colon != std::string_view::npos && transfer.answer.headers.size() < 200) {
-    std::string name(line.substr(0, colon));
-    std::ranges::transform(name, name.begin(),
-                           [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-    std::string_view value = line.substr(colon + 1);
-    const size_t first = value.find_first_not_of(" \t"), last = value.find_last_not_of(" \t\r\n");
-    value =
-        first == std::string_view::npos || last < first ? std::string_view() : value.substr(first, last - first + 1);
-    transfer.answer.headers.insert_or_assign(std::move(name), std::string(value));
-  }
+  transfer.answer.add_header(line);
   return size * count;
 }
 
@@ -156,16 +146,16 @@ class OpenSslChecksum : public Checksum {
   void update(std::span<const std::byte> bytes) override {
     EVP_DigestUpdate(context_.get(), bytes.data(), bytes.size());
   }
-  std::string hex() override {
-    unsigned char digest[EVP_MAX_MD_SIZE];
+
+ private:
+  std::vector<unsigned char> digest() override {
+    std::vector<unsigned char> out(EVP_MAX_MD_SIZE);
     unsigned int size = 0;
-    if (EVP_DigestFinal_ex(context_.get(), digest, &size) != 1) return "";
-    std::string out;
-    for (unsigned int i = 0; i < size; ++i) out += fmt::format("{:02x}", digest[i]);
+    if (EVP_DigestFinal_ex(context_.get(), out.data(), &size) != 1) size = 0;
+    out.resize(size);
     return out;
   }
 
- private:
   const DigestContext context_;
 };
 
@@ -184,12 +174,6 @@ Result<std::unique_ptr<Http>> Http::create(HttpSettings settings) {
 }
 
 Result<std::unique_ptr<Checksum>> Checksum::sha256() { return start(EVP_sha256(), "SHA-256"); }
-
-Result<std::unique_ptr<Checksum>> Checksum::git_blob(int64_t bytes) {
-  LLADA_TRY(auto sum, start(EVP_sha1(), "SHA-1"));
-  const std::string head = fmt::format("blob {}", bytes);
-  sum->update(std::as_bytes(std::span(head.c_str(), head.size() + 1)));  // with the NUL
-  return sum;
-}
+Result<std::unique_ptr<Checksum>> Checksum::sha1() { return start(EVP_sha1(), "SHA-1"); }
 
 }  // namespace llada::hub

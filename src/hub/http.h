@@ -1,5 +1,5 @@
-// An HTTP client for the hub: curl_http.cc by libcurl, or absent_http.cc without it, whose error says so. Every answer
-// of a server is a result, whatever its status; no answer is status 0 with a reason.
+// An HTTP client for the hub: curl_http.cc by libcurl, winhttp_http.cc by Windows, or absent_http.cc, whose error says
+// that there is none. Every answer of a server is a result, whatever its status; no answer is status 0 with a reason.
 //
 // A token goes to the host, port and scheme of the request it was given for, never to a redirection's. Files lie on
 // other hosts, with the right to read them in their addresses. Certificates are checked.
@@ -10,6 +10,8 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "base/error.h"
 
@@ -30,6 +32,7 @@ struct HttpAnswer {
   bool unknown_host = false;                   // its name, or the proxy's, has no address
   std::map<std::string, std::string> headers;  // names in lower case, of the last answer; at most 200
   std::string body;
+  void add_header(std::string_view line);  // "Name: value"; a line without a colon says nothing
   const std::string& header(const std::string& name) const {
     static const std::string none;
     const auto found = headers.find(name);
@@ -57,10 +60,14 @@ class Http {
 class Checksum {
  public:
   static Result<std::unique_ptr<Checksum>> sha256();
+  static Result<std::unique_ptr<Checksum>> sha1();
   static Result<std::unique_ptr<Checksum>> git_blob(int64_t bytes);
   virtual ~Checksum() = default;
   virtual void update(std::span<const std::byte> bytes) = 0;
-  virtual std::string hex() = 0;  // called once, at the end
+  std::string hex();  // called once, at the end; empty where the system failed
+
+ private:
+  virtual std::vector<unsigned char> digest() = 0;
 };
 
 }  // namespace llada::hub

@@ -43,7 +43,8 @@ std::optional<Address> parse_address(const std::wstring& url) {
                   .port = parts.nPort,
                   .secure = parts.nScheme == INTERNET_SCHEME_HTTPS};
   address.path.append(parts.lpszExtraInfo, parts.dwExtraInfoLength);
-  if (address.path.empty()) address.path = L"/";
+  address.path.resize(std::min(address.path.find(L'#'), address.path.size()));  // which servers are not told
+  if (!address.path.starts_with(L"/")) address.path.insert(0, L"/");
   return address;
 }
 
@@ -96,6 +97,8 @@ std::string reason_of(DWORD error) {
       return "the connection broke off";
     case ERROR_WINHTTP_SECURE_FAILURE:
       return "the server's certificate is not trusted";
+    case ERROR_WINHTTP_SECURE_CHANNEL_ERROR:
+      return "no secure connection could be made, or the server's certificate is not trusted";
     default:
       return fmt::format("error {} of WinHTTP", error);
   }
@@ -113,18 +116,11 @@ void read_head(HINTERNET request, HttpAnswer& answer) {
   ::WinHttpQueryHeaders(request, WINHTTP_QUERY_RAW_HEADERS_CRLF, WINHTTP_HEADER_NAME_BY_INDEX, raw.data(), &size,
                         WINHTTP_NO_HEADER_INDEX);
   const std::string text = narrow(raw);
-  for (size_t at = 0; at < text.size() && answer.headers.size() < 200;) {
+  for (size_t at = 0; at < text.size();) {
     const size_t end = std::min(text.find("\r\n", at), text.size());
     const std::string_view line = std::string_view(text).substr(at, end - at);
     at = end + 2;
-    const size_t colon = line.find(':');
-    if (colon == std::string_view::npos) continue;
-    std::string name(line.substr(0, colon));
-    std::ranges::transform(name, name.begin(),
-                           [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
-    const size_t first = line.find_first_not_of(" \t", colon + 1);
-    answer.headers.insert_or_assign(std::move(name),
-                                    first == std::string_view::npos ? std::string() : std::string(line.substr(first)));
+    answer.add_header(line);
   }
 }
 
@@ -214,15 +210,15 @@ class WinHttp : public Http {
     return answer;
   }
 
-  // The error that broke it off. A body that is longer than the limit is read no further.
+  // The error that broke it off. A body that is longer than the limit is read no further, a redirect's not at all.
   static DWORD read_body(HINTERNET request, size_t limit, const BodySink* sink, HttpAnswer& answer) {
     std::vector<std::byte> buffer(size_t{256} << 10);
-    const bool redirects = answer.status >= 300 && answer.status < 400;
+    if (answer.status >= 300 && answer.status < 400) return ERROR_SUCCESS;
     for (DWORD count = 1; count > 0 && answer.body.size() <= limit;) {
       if (::WinHttpReadData(request, buffer.data(), static_cast<DWORD>(buffer.size()), &count) == FALSE)
         return ::GetLastError();
       const std::span<const std::byte> bytes(buffer.data(), count);
-      if (count == 0 || redirects) continue;
+      if (count == 0) continue;
       if (sink == nullptr)
         answer.body.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       else if (!(*sink)(answer, bytes))
@@ -251,17 +247,16 @@ class CngChecksum : public Checksum {
       ::BCryptHashData(hash_, reinterpret_cast<PUCHAR>(const_cast<std::byte*>(bytes.data())),
                        static_cast<ULONG>(std::min(bytes.size(), kMost)), 0);
   }
-  std::string hex() override {
+
+ private:
+  std::vector<unsigned char> digest() override {
     DWORD size = 0, used = 0;
     ::BCryptGetProperty(algorithm_, BCRYPT_HASH_LENGTH, reinterpret_cast<PUCHAR>(&size), sizeof size, &used, 0);
-    std::vector<unsigned char> digest(size);
-    if (!BCRYPT_SUCCESS(::BCryptFinishHash(hash_, digest.data(), size, 0))) return "";
-    std::string out;
-    for (const unsigned char byte : digest) out += fmt::format("{:02x}", byte);
+    std::vector<unsigned char> out(size);
+    if (!BCRYPT_SUCCESS(::BCryptFinishHash(hash_, out.data(), size, 0))) out.clear();
     return out;
   }
 
- private:
   const BCRYPT_ALG_HANDLE algorithm_;
   const BCRYPT_HASH_HANDLE hash_;
 };
@@ -295,12 +290,6 @@ Result<std::unique_ptr<Http>> Http::create(HttpSettings settings) {
 }
 
 Result<std::unique_ptr<Checksum>> Checksum::sha256() { return start(BCRYPT_SHA256_ALGORITHM); }
-
-Result<std::unique_ptr<Checksum>> Checksum::git_blob(int64_t bytes) {
-  LLADA_TRY(auto sum, start(BCRYPT_SHA1_ALGORITHM));
-  const std::string head = fmt::format("blob {}", bytes);
-  sum->update(std::as_bytes(std::span(head.c_str(), head.size() + 1)));  // with the NUL
-  return sum;
-}
+Result<std::unique_ptr<Checksum>> Checksum::sha1() { return start(BCRYPT_SHA1_ALGORITHM); }
 
 }  // namespace llada::hub

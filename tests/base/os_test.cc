@@ -7,8 +7,6 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "base/sockets.h"
-
 namespace llada::os {
 namespace {
 
@@ -105,14 +103,6 @@ TEST_F(Os, ANamelessFileGetsItsName) {
   EXPECT_TRUE(name_open(fd, at("named")));
   EXPECT_EQ(info(at("named"))->bytes, 3);
   close(fd);
-}
-
-TEST_F(Os, AddressesAsTexts) {
-  EXPECT_TRUE(is_ipv4("127.0.0.1"));
-  EXPECT_FALSE(is_ipv4("127.0.0.256"));
-  EXPECT_FALSE(is_ipv4("::1"));
-  EXPECT_TRUE(is_ipv6("fe80::1"));
-  EXPECT_FALSE(is_ipv6("fe80::1%eth0"));
 }
 
 }  // namespace

@@ -609,6 +609,19 @@ TEST_F(Pull, ALockThatSomebodyHoldsIsWaitedFor) {
   EXPECT_TRUE(pull());
 }
 
+TEST(HttpAnswer, HeadersWithoutTheirBlanks) {
+  hub::HttpAnswer answer;
+  for (const char* line : {"HTTP/1.1 200 OK\r\n", "ETag: \t\"a:b\" \r\n", "X-Empty:  \r\n", "X-Linked-Size:7", "\r\n"})
+    answer.add_header(line);
+  EXPECT_EQ(answer.headers.size(), 3u);
+  EXPECT_EQ(answer.header("etag"), "\"a:b\"");
+  EXPECT_EQ(answer.header("x-linked-size"), "7");
+  answer.add_header("etag: b");
+  EXPECT_EQ(answer.header("etag"), "b");
+  for (int i = 0; i < 300; ++i) answer.add_header("x-" + std::to_string(i) + ": 1");
+  EXPECT_EQ(answer.headers.size(), 200u);
+}
+
 TEST(Checksum, IsThePublishedOne) {
   LLADA_NEEDS_DOWNLOADS();
   const auto bytes = [](std::string_view text) { return std::as_bytes(std::span(text)); };

@@ -106,6 +106,12 @@ std::string_view bare(std::string_view word) {
   return word;
 }
 
+// 1'000, and neither 'a' nor L'a'.
+bool divides_digits(std::string_view text, size_t at) {
+  const bool wide = at > 0 && text[at - 1] == 'L' && (at < 2 || !is_alnum(text[at - 2]));
+  return at > 0 && is_alnum(text[at - 1]) && !wide;
+}
+
 bool asks(std::string_view word) {
   constexpr std::string_view kVerbs[] = {"say",    "says",    "said",   "know",    "knows",    "known",
                                          "ask",    "asks",    "asked",  "show",    "shows",    "see",
@@ -164,7 +170,7 @@ std::vector<Message> messages(std::string_view text) {
       line += static_cast<size_t>(std::ranges::count(rest.substr(0, end), '\n'));
       i += end - 1;
       close();
-    } else if (text[i] == '"' || (text[i] == '\'' && !(i > 0 && is_alnum(text[i - 1])))) {
+    } else if (text[i] == '"' || (text[i] == '\'' && !divides_digits(text, i))) {
       size_t end = i + 1;
       while (end < text.size() && text[end] != text[i]) end += text[end] == '\\' ? 2 : 1;
       if (text[i] == '"' && !directive) {

@@ -1,65 +1,29 @@
 """llada.exe and llada.dll under wine, beside the program of this machine: the same answers and the same files, and what
 Windows does in its own way. tools/test_windows.sh runs it.
 
-Wine is no Windows: its consoles are this machine's terminals, its files this machine's. Not shown here: how Windows'
-own console draws, its file system's locks against other programs, its virus scanners, its certificates, its paging.
+Wine is no Windows: its consoles are this machine's terminals, which are handed escape sequences as letters, so places on
+the screen are not shown; its files are this machine's. Not shown here: how Windows' own console draws, its file system's
+locks against other programs, its virus scanners, its paging, its list of authorities.
 """
-import fcntl
 import hashlib
-import http.server
 import json
 import os
 import pathlib
-import pty
 import re
-import select
 import shutil
 import signal
-import struct
 import subprocess
 import sys
-import tempfile
-import termios
 import threading
 import time
 import unittest
 import urllib.request
+import zipfile
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
-HERE = [str(ROOT / "build/release/bin/llada")]
-WINE = [os.environ.get("LLADA_WINE", "wine"), str(ROOT / "build/windows/bin/llada.exe")]
-TINY = str(ROOT / "models/tiny-llada")
-PROMPT = "Sort the numbers from smallest to largest: 38 41 6 51 3"
-ANSWER = "3 6 38 41 51"
+from wine import ANSWER, HERE, PROMPT, ROOT, TINY, WINE, Authority, Case, Console, Hub, run, spread, until
 
 
-def run(program, *words, text="", **more):
-    return subprocess.run([*program, *words], input=text.encode(), capture_output=True, timeout=300, **more)
-
-
-def until(what, condition, seconds=60):
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
-        if found := condition():
-            return found
-        time.sleep(0.05)
-    raise AssertionError(f"waited {seconds} seconds for {what}")
-
-
-class Windows(unittest.TestCase):
-    def setUp(self):
-        self.folder = pathlib.Path(tempfile.mkdtemp(prefix="llada_windows_"))
-        self.addCleanup(shutil.rmtree, self.folder)
-
-    def ok(self, result):
-        self.assertEqual(result.returncode, 0, result.stderr.decode(errors="replace"))
-        return result.stdout.decode()
-
-    def answers(self, program, model=TINY, *words, env=None):
-        found = json.loads(self.ok(run(program, "run", "-m", str(model), PROMPT, "--json", *words, env=env)))
-        return {"text": found["text"], "tokens": found["tokens"], "hash": found["stats"]["canvas_hash"],
-                "set": found["stats"]["device"].split(", ")[1], "room": found["stats"]["peak_memory_bytes"] > 0}
-
+class Windows(Case):
     def test_is_a_program_of_windows(self):
         self.assertEqual(pathlib.Path(WINE[1]).read_bytes()[:2], b"MZ")
         self.assertEqual(self.ok(run(WINE, "--help")), self.ok(run(HERE, "--help")).replace("\r\n", "\n"))
@@ -86,6 +50,11 @@ class Windows(unittest.TestCase):
         self.assertEqual(self.ok(run(WINE, "run", "-m", str(model), "-f", str(prompt), "-q")).strip(), ANSWER)
         refused = run(WINE, "run", "-m", str(self.folder / "Straße"), "x")
         self.assertIn("Straße", refused.stderr.decode())
+        (self.folder / "names").mkdir()
+        for name in (b"ok.gguf", b"bad-\xff.gguf"):  # the second is no name of Windows
+            pathlib.Path(os.fsdecode(bytes(self.folder / "names") + b"/" + name)).touch()
+        refused = run(WINE, "run", "-m", str(self.folder / "names"), "x")
+        self.assertIn("a folder with GGUF files", refused.stderr.decode(errors="replace"))
         here, there = (json.loads(self.ok(run(p, "run", "-m", TINY, "naïve 模型 🙂", "--json", "-n", "32")))
                        for p in (HERE, WINE))
         self.assertEqual((here["tokens"], here["stats"]["prompt_tokens"]),
@@ -102,6 +71,48 @@ class Windows(unittest.TestCase):
         (tree / "share/llada").mkdir(parents=True)
         self.ok(run(HERE, "convert", TINY, str(tree / "share/llada/tiny-llada.gguf"), "--type", "q4_0"))
         self.assertEqual(self.ok(run(program, "run", "tiny-llada", PROMPT, "-q")).strip(), ANSWER)
+
+    def test_paths_of_any_length(self):
+        deep = self.folder.joinpath(*(letter * 120 for letter in "äbc"))
+        model = deep / "model"
+        shutil.copytree(TINY, model)
+        self.assertGreater(len(str(model)), 260)
+        self.assertEqual(self.answers(WINE, model), self.answers(HERE, model))
+        self.ok(run(WINE, "convert", str(model), str(deep / "out.gguf"), "--type", "q4_0"))
+        self.assertEqual(sorted(path.name for path in deep.iterdir()), ["model", "out.gguf"])
+        self.assertEqual(self.answers(WINE, deep / "out.gguf")["text"], ANSWER)
+        nothing = run(WINE, "run", "-m", str(deep), "x")
+        self.assertIn("out.gguf", nothing.stderr.decode(), "the folder's files are listed")
+
+    def test_the_zip_runs_where_it_is_unpacked(self):
+        made = []
+        for name in ("first", "second"):
+            (self.folder / name).mkdir()
+            self.ok(run([str(ROOT / "tools/windows.sh")], "zip", str(self.folder / name)))
+            made += (self.folder / name).glob("*.zip")
+        first, second = made
+        self.assertEqual(first.read_bytes(), second.read_bytes())
+        place = self.folder / "zip ü"
+        with zipfile.ZipFile(first) as archive:
+            archive.extractall(place)
+        place = place / first.stem
+        self.assertEqual({path.name for path in place.iterdir()},
+                         {"bin", "include", "lib", "licences", "share", "CHANGELOG.md", "LICENSE", "README.md"})
+        program = [WINE[0], str(place / "bin/llada.exe")]
+        self.assertEqual(self.ok(run(program, "run", "tiny-llada", PROMPT, "-q", cwd=place)).strip(), ANSWER)
+        self.assertEqual(self.ok(run(program, "--version")), self.ok(run(WINE, "--version")))
+        made = place / "bin/generate.exe"  # beside the library; main()'s words are in another encoding than UTF-8
+        self.compile(ROOT / "examples/generate.c", made, f"-I{place}/include", str(place / "lib/libllada.dll.a"))
+        self.assertIn(ANSWER, self.ok(run([WINE[0], str(made)], "share/llada/tiny-llada.gguf", PROMPT, cwd=place)))
+        refused = run([WINE[0], str(made)], str(place / "share/llada/tiny-llada.gguf"), PROMPT)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("No such file", refused.stderr.decode(errors="replace"))
+
+    def test_one_processor_is_enough(self):
+        for cpus in ("0", "1"):
+            found = json.loads(self.ok(run(["taskset", "-c", cpus, *WINE], "run", "-m", TINY, PROMPT, "--json")))
+            self.assertIn(", 1 threads", found["stats"]["device"])
+            self.assertEqual(found["text"], ANSWER)
 
     def test_converted_files_are_the_same_bytes(self):
         for kind in ("f16", "q8_0", "q4_0"):
@@ -224,12 +235,35 @@ class Windows(unittest.TestCase):
         with urllib.request.urlopen(f"{address}/v1/files/{file}/content", timeout=60) as reply:
             self.assertEqual(reply.read().decode().strip(), (self.folder / "in.jsonl").read_text().strip())
 
-    def test_pull_takes_a_model_and_goes_on_where_it_was(self):
-        hub = Hub({path.name: path.read_bytes() for path in pathlib.Path(TINY).iterdir() if path.name != "golden.json"})
+    def hub(self, tls=None):
+        hub = Hub({path.name: path.read_bytes() for path in pathlib.Path(TINY).iterdir() if path.name != "golden.json"},
+                  tls)
         self.addCleanup(hub.close)
         env = {key: text for key, text in os.environ.items()
                if key not in ("SSL_CERT_FILE", "CURL_CA_BUNDLE", "REQUESTS_CA_BUNDLE")}
-        env |= {"HF_ENDPOINT": hub.address, "HF_HOME": str(self.folder / "hub-ö")}
+        return hub, env | {"HF_ENDPOINT": hub.address, "HF_HOME": str(self.folder / "hub-ö")}
+
+    def test_pull_trusts_the_authorities_of_windows(self):
+        authority = Authority(self.folder)
+        hub, env = self.hub(authority.tls)
+        refused = run(WINE, "pull", "someone/tiny", env=env)
+        self.assertNotEqual(refused.returncode, 0)
+        self.assertIn("certificate", refused.stderr.decode())
+        with authority.trusted():
+            path = self.ok(run(WINE, "pull", "someone/tiny", env=env)).splitlines()[-1]
+            self.assertIn("hub-ö", path)
+            other = {**env, "HF_ENDPOINT": f"https://127.0.0.1:{hub.port}", "HF_HOME": str(self.folder / "other")}
+            refused = run(WINE, "pull", "someone/tiny", env=other)  # the certificate is another name's
+            self.assertNotEqual(refused.returncode, 0)
+            self.assertIn("certificate", refused.stderr.decode())
+        found = self.ok(run(WINE, "run", "-hf", "someone/tiny", PROMPT, "-q", env={**env, "HF_HUB_OFFLINE": "1"}))
+        self.assertEqual(found.strip(), ANSWER)
+        given = run(WINE, "pull", "someone/tiny", env={**other, "SSL_CERT_FILE": str(self.folder / "authority.pem")})
+        self.assertNotEqual(given.returncode, 0)
+        self.assertIn("Windows trusts its own list", given.stderr.decode())
+
+    def test_pull_takes_a_model_and_goes_on_where_it_was(self):
+        hub, env = self.hub()
         hub.cut = 100_000  # the first connection breaks off
         path = self.ok(run(WINE, "pull", "someone/tiny", env=env)).splitlines()[-1]
         self.assertGreater(hub.ranges, 0, "the rest of the file was asked for")
@@ -253,6 +287,18 @@ class Windows(unittest.TestCase):
         console.type("/exit\r")
         self.assertEqual(console.process.wait(30), 0, console.text())
 
+    def test_a_canvas_is_painted_in_a_console(self):
+        console = Console([*WINE, "run", "-m", TINY, PROMPT, "--steps", "16", "--preset-decode", "exact"])
+        self.addCleanup(console.close)
+        console.wait_for("▒" * 10)  # masks
+        console.wait_for("block 1/")
+        console.wait_for("tokens/s")
+        console.wait_for(ANSWER)
+        self.assertEqual(console.process.wait(30), 0, console.text())
+        console.take()
+        self.assertIn(b"\x1b[1;38;5;", console.seen, "new tokens have a colour")
+        self.assertTrue(console.seen.endswith(b"\x1b[?25h"), "the cursor is shown again")
+
     def test_ctrl_c_ends_a_run_between_two_steps(self):
         process = subprocess.Popen([*WINE, "run", "-m", TINY + "-long", PROMPT, "-n", "400", "--steps", "400",
                                     "--block-length", "400", "--preset-decode", "exact", "--early-stop", "none",
@@ -263,171 +309,35 @@ class Windows(unittest.TestCase):
         out, error = process.communicate(timeout=60)
         self.assertEqual(process.returncode, 128 + signal.SIGINT, (out, error))
 
-    def test_a_program_that_loads_the_library(self):
+    def compile(self, source, program, *words):
+        subprocess.run(["x86_64-w64-mingw32-gcc-posix", "-Wall", "-Werror", str(source), *words, "-o", str(program)],
+                       check=True)
+
+    def test_a_program_that_is_linked_with_the_library(self):
         program = self.folder / "generate.exe"
         built = ROOT / "build/windows"
         shutil.copy(built / "bin/llada.dll", self.folder)
-        subprocess.run(["x86_64-w64-mingw32-gcc-posix", "-Wall", "-Werror", f"-I{ROOT}/include",
-                        str(ROOT / "examples/generate.c"), str(built / "src/api/libllada.dll.a"), "-o", str(program)],
-                       check=True)
-        found = self.ok(run([WINE[0], str(program)], TINY, PROMPT))
-        self.assertIn(ANSWER, found)
+        self.compile(ROOT / "examples/generate.c", program, f"-I{ROOT}/include", str(built / "src/api/libllada.dll.a"))
+        self.assertIn(ANSWER, self.ok(run([WINE[0], str(program)], TINY, PROMPT)))
 
+    def test_a_program_that_loads_the_library_as_python_does(self):
+        place = self.folder / "lib ü"
+        place.mkdir()
+        shutil.copy(ROOT / "build/windows/bin/llada.dll", place)
+        program = self.folder / "load.exe"
+        self.compile(ROOT / "tests/windows/load.c", program, "-municode")
+        names = re.findall(r'^    "(llada_\w+)": ?\(', (ROOT / "python/llada/_capi.py").read_text(), re.M)
+        self.assertGreater(len(names), 20)
+        load = [WINE[0], str(program), str(place / "llada.dll")]
+        version = re.search(r"project\(llada VERSION ([0-9.]+)", (ROOT / "CMakeLists.txt").read_text())[1]
+        self.assertEqual(self.ok(run(load, *names)).split(), [str(len(names)), version])
+        missing = run(load, "llada_version", "llada_none")
+        self.assertEqual((missing.returncode, missing.stdout.decode().strip()), (1, "llada_none"))
 
-def spread(source, target, gap):
-    """A GGUF file whose tensors lie behind `gap` bytes of nothing: sparse, so that it takes no room on the disk."""
-    data = source.read_bytes()
-    at = 24
-    tensors, pairs = struct.unpack_from("<QQ", data, 8)
-    sizes = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}
-
-    def text(at):
-        return at + 8 + struct.unpack_from("<Q", data, at)[0]
-
-    def value(kind, at):
-        if kind == 8:
-            return text(at)
-        if kind != 9:
-            return at + sizes[kind]
-        kind, count = struct.unpack_from("<IQ", data, at)
-        at += 12
-        if kind in sizes:
-            return at + count * sizes[kind]
-        for _ in range(count):
-            at = value(kind, at)
-        return at
-
-    alignment = 32
-    for _ in range(pairs):
-        end = text(at)
-        kind = struct.unpack_from("<I", data, end)[0]
-        if data[at + 8:end] == b"general.alignment":
-            alignment = struct.unpack_from("<I", data, end + 4)[0]
-        at = value(kind, end + 4)
-    head = bytearray(data)
-    for _ in range(tensors):
-        at = text(at)
-        at += 4 + 8 * struct.unpack_from("<I", data, at)[0] + 4
-        struct.pack_into("<Q", head, at, struct.unpack_from("<Q", data, at)[0] + gap)
-        at += 8
-    begin = (at + alignment - 1) // alignment * alignment
-    with target.open("wb") as file:
-        file.write(head[:begin])
-        file.seek(begin + gap)
-        file.write(data[begin:])
-
-
-class Hub:
-    """Answers as a hub does for one repository: a listing, heads with checksums, files and parts of them."""
-
-    commit = "0123456789abcdef0123456789abcdef01234567"
-
-    def __init__(self, files):
-        self.files, self.cut, self.ranges, self.damage = files, 0, 0, False
-        hub = self
-
-        class Handler(http.server.BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def log_message(self, *_):
-                pass
-
-            def do_HEAD(self):
-                self.reply(False)
-
-            def do_GET(self):
-                self.reply(True)
-
-            def reply(self, with_body):
-                if self.path.startswith("/api/models/someone/tiny/revision/main"):
-                    body = json.dumps({"sha": hub.commit, "siblings": [
-                        {"rfilename": name, "size": len(content)} for name, content in hub.files.items()]}).encode()
-                    return self.send(200, body, {}, with_body)
-                name = self.path.removeprefix(f"/someone/tiny/resolve/{hub.commit}/")
-                if name not in hub.files:
-                    return self.send(404, b"not here", {"X-Error-Code": "EntryNotFound"}, with_body)
-                content = hub.files[name]
-                headers = {"ETag": '"' + hashlib.sha256(content).hexdigest() + '"', "X-Repo-Commit": hub.commit}
-                if hub.damage:
-                    content = bytes([content[0] ^ 1]) + content[1:]
-                if asked := re.match(r"bytes=(\d+)-", self.headers.get("Range", "")):
-                    hub.ranges += 1
-                    begin = int(asked[1])
-                    headers["Content-Range"] = f"bytes {begin}-{len(content) - 1}/{len(content)}"
-                    return self.send(206, content[begin:], headers, with_body)
-                return self.send(200, content, headers, with_body)
-
-            def send(self, status, body, headers, with_body):
-                self.send_response(status)
-                for key, text in headers.items():
-                    self.send_header(key, text)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                if not with_body:
-                    return
-                if hub.cut and len(body) > hub.cut:
-                    self.wfile.write(body[:hub.cut])
-                    hub.cut = 0
-                    self.close_connection = True
-                    return
-                self.wfile.write(body)
-
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.address = f"http://127.0.0.1:{self.server.server_address[1]}"
-        threading.Thread(target=self.server.serve_forever, daemon=True).start()
-
-    def close(self):
-        self.server.shutdown()
-        self.server.server_close()
-
-
-class Console:
-    """A terminal, which wine makes a console of."""
-
-    def __init__(self, words):
-        self.master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
-        self.process = subprocess.Popen(words, stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
-                                        preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
-        os.close(slave)
-        self.seen, self.read_to = b"", 0
-
-    def text(self):
-        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.seen.decode(errors="replace"))
-
-    def take(self):
-        while select.select([self.master], [], [], 0.05)[0]:
-            try:
-                piece = os.read(self.master, 65536)
-            except OSError:
-                return
-            if not piece:
-                return
-            self.seen += piece
-
-    def wait_for(self, text, seconds=90):
-        def there():
-            self.take()
-            at = self.text().find(text, self.read_to)
-            if at >= 0:
-                self.read_to = at + len(text)
-            return at >= 0
-
-        try:
-            until(f"'{text}'", there, seconds)
-        except AssertionError as error:
-            raise AssertionError(f"{error}; the console shows {self.text()!r}") from None
-
-    def type(self, keys):
-        time.sleep(1)
-        self.take()
-        os.write(self.master, keys.encode())
-
-    def close(self):
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait()
-        os.close(self.master)
+    def test_sockets_with_a_path_are_refused(self):
+        refused = run(WINE, "serve", TINY, "--socket", str(self.folder / "socket"))
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn("not supported", refused.stderr.decode())
 
 
 if __name__ == "__main__":

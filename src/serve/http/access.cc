@@ -3,14 +3,14 @@
 #include <algorithm>
 #include <cctype>
 
-#include "base/sockets.h"
+#include "base/addresses.h"
 #include "formats/printable.h"
 
 namespace llada::serve {
 namespace {
 
 // A link-local address may have a zone, fe80::1%eth0.
-bool is_ipv6(const std::string& host) { return os::is_ipv6(host.substr(0, host.find('%'))); }
+bool is_ipv6_or_zoned(std::string_view host) { return is_ipv6(host.substr(0, host.find('%'))); }
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_lower_or_digit(char c) { return (c >= 'a' && c <= 'z') || is_digit(c); }
@@ -42,7 +42,7 @@ std::optional<std::string> name_of_host(std::string_view host) {
     if (end == std::string::npos) return std::nullopt;
     rest = host.substr(end + 1);
     name = name.substr(1, end - 1);
-    if (!is_ipv6(name)) return std::nullopt;
+    if (!is_ipv6_or_zoned(name)) return std::nullopt;
   } else {
     const size_t end = std::min(name.find(':'), name.size());
     rest = host.substr(end);
@@ -77,7 +77,7 @@ bool is_list_of_headers(std::string_view text) {
 Result<std::string> parse_host(const std::string& given) {
   const bool brackets = given.size() > 2 && given.front() == '[' && given.back() == ']';
   std::string host = brackets ? given.substr(1, given.size() - 2) : given;
-  if (is_ipv6(host) || (!brackets && is_name(lower(host)))) return host;
+  if (is_ipv6_or_zoned(host) || (!brackets && is_name(lower(host)))) return host;
   return invalid("--host: found \"{}\", needed a name or an address, as localhost, 0.0.0.0 or ::1",
                  printable(given, 100));
 }
@@ -90,7 +90,7 @@ std::string host_and_port(std::string_view host, int port) {
 bool is_loopback(std::string_view host) {
   const std::string name = lower(host);
   return name == "localhost" || name.ends_with(".localhost") || name == "::1" ||
-         (os::is_ipv4(name) && name.starts_with("127."));
+         (is_ipv4(name) && name.starts_with("127."));
 }
 
 Result<HostNames> HostNames::parse(const std::vector<std::string>& names) {
@@ -111,7 +111,7 @@ Result<HostNames> HostNames::parse(const std::vector<std::string>& names) {
 bool HostNames::allows(std::string_view host) const {
   if (any_) return true;
   const auto name = name_of_host(host);
-  return name && (os::is_ipv4(*name) || is_ipv6(*name) || is_loopback(*name) || names_.contains(*name));
+  return name && (is_ipv4(*name) || is_ipv6_or_zoned(*name) || is_loopback(*name) || names_.contains(*name));
 }
 
 Result<Origins> Origins::parse(const std::vector<std::string>& given) {
