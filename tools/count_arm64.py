@@ -26,6 +26,11 @@ RECORDED = {
     ("i8mm", "q4_0, 8 rows"): 100 / 1024, ("i8mm", "q8_0, 8 rows"): 93 / 1024,
     ("i8mm", "q4_1, 8 rows"): 116 / 1024, ("i8mm", "q8_m, 8 rows"): 107 / 1024,
     ("i8mm", "q4_k, 8 rows"): 135 / 1024, ("i8mm", "q6_k, 8 rows"): 149 / 1024,
+    ("sme", "q4_0, 16 rows"): 383 / 32768, ("sme", "q8_0, 16 rows"): 315 / 32768,
+    ("sme", "q4_0, 32 rows"): 265 / 32768, ("sme", "q8_0, 32 rows"): 231 / 32768,
+    ("sme", "q4_0, 64 rows"): 230 / 32768, ("sme", "q8_0, 64 rows"): 213 / 32768,
+    ("sme", "q4_0 by SME2, 16 rows"): 223 / 32768, ("sme", "q4_0 by SME2, 32 rows"): 185 / 32768,
+    ("sme", "q4_0 by SME2, 64 rows"): 166 / 32768,
     ("dotprod", "DSP's tiles: q4_0, 8 rows"): 158 / 1024, ("dotprod", "DSP's tiles: q8_0, 8 rows"): 177 / 1024,
     ("i8mm", "DSP's tiles: q4_0, 8 rows"): 127 / 1024, ("i8mm", "DSP's tiles: q8_0, 8 rows"): 119 / 1024,
 }
