@@ -11,7 +11,9 @@ import subprocess
 import sys
 
 TYPES = {3: "q8_0", 4: "q4_0", 5: "q4_1", 8: "q4_k", 10: "q6_k", 26: "q8_m"}
-DOTS = {"sdot": 16, "udot": 16, "smmla": 32, "ummla": 32, "usmmla": 32}  # multiply-adds of one
+DOTS = {"sdot": 16, "udot": 16, "smmla": 32, "ummla": 32, "usmmla": 32, "fmopa": 512}  # multiply-adds of one
+FILES = {"dotprod": "neon_dotprod", "i8mm": "neon_i8mm", "sme": "sme_matmul"}  # fmopa: of F16, with SVL = 512 bits
+FORMS = ("q8_0", "q4_0", "q4_0 by SME2")
 
 
 # Instructions per multiply-add, by instruction set and loop.
@@ -24,6 +26,11 @@ RECORDED = {
     ("i8mm", "q4_0, 8 rows"): 100 / 1024, ("i8mm", "q8_0, 8 rows"): 93 / 1024,
     ("i8mm", "q4_1, 8 rows"): 116 / 1024, ("i8mm", "q8_m, 8 rows"): 107 / 1024,
     ("i8mm", "q4_k, 8 rows"): 135 / 1024, ("i8mm", "q6_k, 8 rows"): 149 / 1024,
+    ("sme", "q4_0, 16 rows"): 383 / 32768, ("sme", "q8_0, 16 rows"): 315 / 32768,
+    ("sme", "q4_0, 32 rows"): 265 / 32768, ("sme", "q8_0, 32 rows"): 231 / 32768,
+    ("sme", "q4_0, 64 rows"): 230 / 32768, ("sme", "q8_0, 64 rows"): 213 / 32768,
+    ("sme", "q4_0 by SME2, 16 rows"): 223 / 32768, ("sme", "q4_0 by SME2, 32 rows"): 185 / 32768,
+    ("sme", "q4_0 by SME2, 64 rows"): 166 / 32768,
     ("dotprod", "DSP's tiles: q4_0, 8 rows"): 158 / 1024, ("dotprod", "DSP's tiles: q8_0, 8 rows"): 177 / 1024,
     ("i8mm", "DSP's tiles: q4_0, 8 rows"): 127 / 1024, ("i8mm", "DSP's tiles: q8_0, 8 rows"): 119 / 1024,
 }
@@ -59,6 +66,9 @@ def what(name):
     tile = re.search(r"multiply_tile<8, .*::PackedSource<\(llada::DType\)(\d+)>", name)
     if tile:
         return TYPES[int(tile[1])] + ", 8 rows"
+    tile = re.search(r"sme::.*multiply_pass<\(.*\)(\d), (\d)>", name)
+    if tile:
+        return f"{FORMS[int(tile[1])]}, {16 * int(tile[2])} rows"
     tile = re.search(r"tiles::.*::multiply_strips<\(dsp::Format\)(\d), (\d)", name)
     if tile:
         return f"DSP's tiles: {('q4_0', 'q8_0', 'f16')[int(tile[1])]}, {tile[2]} rows"
@@ -70,8 +80,8 @@ def measure(folder):
     """{(instruction set, loop): its row} of the objects below a build folder. A row: instructions, multiplying ones,
     their longest run, register copies, touches of the stack, multiply-adds."""
     rows = {}
-    for isa in ("dotprod", "i8mm"):
-        for path in sorted(folder.glob(f"src/**/*neon_{isa}.cc.o")):
+    for isa, file in FILES.items():
+        for path in sorted(folder.glob(f"src/**/*{file}.cc.o")):
             for name, code in functions(path):
                 for body in dot_loops(code) if what(name) else ():
                     ops = collections.Counter(op for _, op, _ in body)

@@ -34,8 +34,17 @@ if [ -x build/arm64/bin/test_engine ]; then  # a short generation with an Arm ho
 fi
 QEMU_CPU=cortex-a76 ctest --preset arm64 -R '^(kernels|hexagon_host)\.' "$@"
 QEMU_CPU=cortex-a72 ctest --preset arm64 -R '^(kernels|hexagon_host)\.' "$@"
-# Newer phones have pages of 16 KiB, some servers of 64 KiB.
 emulator=$(command -v qemu-aarch64 || command -v qemu-aarch64-static)
+# Vectors of SME from the shortest to the longest, of which an outer product is emulated sum by sum; `max` has 32 bytes
+# by itself. SME2 is in qemu from 10.1 on.
+if [ -x build/arm64/bin/test_kernels ]; then
+  for bytes in 16 64 128 256; do
+    [ "$bytes" -le 64 ] && tests='Sme.*' || tests='Sme.EveryShape*:Sme.ColumnsOfAny*'
+    QEMU_CPU=max,sme-default-vector-length=$bytes "$emulator" build/arm64/bin/test_kernels --gtest_brief=1 \
+      --gtest_filter="$tests"
+  done
+fi
+# Newer phones have pages of 16 KiB, some servers of 64 KiB.
 if [ -x build/arm64/bin/test_base ]; then
   for page in 16384 65536; do
     QEMU_CPU=max "$emulator" -p "$page" build/arm64/bin/test_base --gtest_brief=1 --gtest_filter='Pages.*:Files.*'

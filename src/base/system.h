@@ -12,6 +12,7 @@ namespace llada {
 
 struct ArmFeatures {
   bool dotprod = false, i8mm = false;  // FEAT_DotProd, FEAT_I8MM; i8mm only where dotprod is
+  bool sme = false, sme2 = false;      // FEAT_SME with outer products of F16, and i8mm; FEAT_SME2, and these
 };
 ArmFeatures arm_features();  // none on other processors
 

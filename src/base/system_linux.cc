@@ -28,9 +28,12 @@ namespace llada {
 ArmFeatures arm_features() {
 #ifdef __aarch64__
   // asm/hwcap.h of arm64 is not there for other processors.
-  constexpr unsigned long kDotProduct = 1ul << 20, kInt8Matrix = 1ul << 13;
-  const bool dotprod = (::getauxval(AT_HWCAP) & kDotProduct) != 0;
-  return {dotprod, dotprod && (::getauxval(AT_HWCAP2) & kInt8Matrix) != 0};
+  constexpr unsigned long kDotProduct = 1ul << 20, kInt8Matrix = 1ul << 13, kSme = 1ul << 23 | 1ul << 27,
+                          kSme2 = 1ul << 37;
+  const unsigned long further = ::getauxval(AT_HWCAP2);
+  const bool dotprod = (::getauxval(AT_HWCAP) & kDotProduct) != 0, i8mm = dotprod && (further & kInt8Matrix) != 0;
+  const bool sme = i8mm && (further & kSme) == kSme;
+  return {dotprod, i8mm, sme, sme && (further & kSme2) != 0};
 #else
   return {};
 #endif

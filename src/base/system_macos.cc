@@ -41,7 +41,9 @@ bool has(const char* feature) { return number<int>(feature) != 0; }
 
 ArmFeatures arm_features() {
   const bool dotprod = has("hw.optional.arm.FEAT_DotProd");
-  return {dotprod, dotprod && has("hw.optional.arm.FEAT_I8MM")};
+  const bool i8mm = dotprod && has("hw.optional.arm.FEAT_I8MM");
+  const bool sme = i8mm && has("hw.optional.arm.FEAT_SME") && has("hw.optional.arm.SME_F16F32");
+  return {dotprod, i8mm, sme, sme && has("hw.optional.arm.FEAT_SME2")};
 }
 
 std::string processor_name() {

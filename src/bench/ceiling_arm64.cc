@@ -1,4 +1,4 @@
-// arm64: smmla, sdot or smlal, whichever is the widest of the instruction set, and fmla. Inline assembly with
+// arm64: fmopa, smmla, sdot or smlal, whichever is the widest of the instruction set, and fmla. Inline assembly with
 // its own architecture directives, so that the file builds for any Armv8-A. Twenty-four accumulators hide the
 // latency of four units with four cycles each.
 #include "base/system.h"
@@ -33,6 +33,18 @@ bool has_i8mm(std::string_view isa) { return isa != "neon" && isa != "neon_dotpr
 double int8_loop(std::string_view isa, int64_t rounds) {
   if (rounds <= 0) return 0;
   int64_t left = rounds;
+  if (isa == "sme") {  // of F16, in streaming mode, which clears every vector register
+    int64_t words = 0;
+    asm volatile(
+        ".arch_extension sme\n smstart\n cntw %1\n ptrue p0.b\n 1:\n .rept 6\n"
+        "fmopa za0.s, p0/m, p0/m, z0.h, z1.h\n fmopa za1.s, p0/m, p0/m, z0.h, z1.h\n"
+        "fmopa za2.s, p0/m, p0/m, z0.h, z1.h\n fmopa za3.s, p0/m, p0/m, z0.h, z1.h\n"
+        ".endr\n subs %0, %0, #1\n b.ne 1b\n smstop\n .arch_extension nosme\n"
+        : "+&r"(left), "=&r"(words)
+        :
+        : LLADA_CLOBBERS, "v10", "v11", "v12", "v13", "v14", "v15", "p0");
+    return static_cast<double>(rounds * 24 * 4 * words * words);
+  }
   if (has_i8mm(isa)) {
     LLADA_RUN(".arch armv8.2-a+dotprod+i8mm\n", LLADA_TWENTY_FOUR("smmla", "4s", "16b"));
     return static_cast<double>(rounds) * 24 * 64;
@@ -53,7 +65,7 @@ double float_loop(std::string_view, int64_t rounds) {
 }
 
 std::string_view int8_instruction(std::string_view isa) {
-  return has_i8mm(isa) ? "smmla" : has_dotprod(isa) ? "sdot" : "smlal";
+  return isa == "sme" ? "fmopa" : has_i8mm(isa) ? "smmla" : has_dotprod(isa) ? "sdot" : "smlal";
 }
 std::string_view float_instruction(std::string_view) { return "fmla 4s"; }
 

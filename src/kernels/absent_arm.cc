@@ -5,4 +5,5 @@ namespace llada::kernels {
 const KernelTable* neon_table() { return nullptr; }
 const KernelTable* neon_dotprod_table() { return nullptr; }
 const KernelTable* neon_i8mm_table() { return nullptr; }
+const KernelTable* sme_table() { return nullptr; }
 }  // namespace llada::kernels

@@ -14,7 +14,7 @@ int64_t packed_bytes_of(PackedBytes bytes, DType type, int64_t n, int64_t k) {
 }
 
 void pack_any(Pack pack, PackedBytes bytes, const TensorView& weight, int64_t n0, int64_t n1, std::byte* packed) {
-  constexpr int64_t kRows = 16;  // at a time: whole column tiles
+  constexpr int64_t kRows = 64;  // at a time: whole column tiles
   const DType computed = computed_type(weight.type);
   if (computed == weight.type) return pack(weight, n0, n1, packed);
   const int64_t k = weight.shape.columns(), stride = row_bytes(computed, k);

@@ -8,7 +8,7 @@ const std::vector<const KernelTable*>& available() {
   static const std::vector<const KernelTable*> tables = [] {
     std::vector<const KernelTable*> found;
     for (const KernelTable* table : {avx512vnni_table(), amx_table(), avxvnni_table(), avx2_table(), neon_i8mm_table(),
-                                     neon_dotprod_table(), neon_table(), scalar_table()})
+                                     sme_table(), neon_dotprod_table(), neon_table(), scalar_table()})
       if (table != nullptr) found.push_back(table);
     watch(found);
     return found;

@@ -13,5 +13,6 @@ const KernelTable* amx_table();
 const KernelTable* neon_table();
 const KernelTable* neon_dotprod_table();
 const KernelTable* neon_i8mm_table();
+const KernelTable* sme_table();
 
 }  // namespace llada::kernels

@@ -59,6 +59,7 @@ TEST(Ceilings, AreOfTheInstructionSetInUse) {
                                                                 {"avx512vnni", "vpdpbusd zmm"},
                                                                 {"avxvnni", "vpdpbusd ymm"},
                                                                 {"avx2", "vpmaddubsw+vpaddw ymm"},
+                                                                {"sme", "fmopa"},
                                                                 {"neon_i8mm", "smmla"},
                                                                 {"neon_dotprod", "sdot"},
                                                                 {"neon", "smlal"}};

@@ -35,7 +35,7 @@ TEST(Neon, TablesFitTheEmulatedProcessor) {
   const std::string cpu = variable != nullptr ? variable : "";
   using Names = std::vector<std::string>;
   if (cpu == "max") {
-    EXPECT_EQ(names(), (Names{"neon_i8mm", "neon_dotprod", "neon", "scalar"}));
+    EXPECT_EQ(names(), (Names{"neon_i8mm", "sme", "neon_dotprod", "neon", "scalar"}));
   } else if (cpu == "cortex-a76") {
     EXPECT_EQ(names(), (Names{"neon_dotprod", "neon", "scalar"}));
   } else if (cpu == "cortex-a72") {
