@@ -10,6 +10,8 @@
 #include "base/memory_usage.h"
 #include "base/random.h"
 #include "devices/hexagon/reserve.h"
+#include "devices/hexagon/session.h"
+#include "devices/hexagon/unit_record.h"
 #include "engine/convert.h"
 #include "failing/failing_device.h"
 #include "golden.h"
@@ -65,6 +67,36 @@ class HexagonRun : public testing::Test {
     options.kv = kv;
     return options;
   }
+  // tiny-llada with weights of a type on a phone with a matrix unit, which has passed its test.
+  struct ByUnit {
+    explicit ByUnit(const std::string& type) {
+      folder = (std::filesystem::temp_directory_path() / "llada_unit_run_XXXXXX").string();
+      if (::mkdtemp(folder.data()) == nullptr) throw std::runtime_error("no folder for a test");
+      path = folder + "/model.gguf";
+      must(convert_model({.path = LLADA_SOURCE_DIR "/models/tiny-llada", .out_path = path, .type = type, .imatrix = {}},
+                         {}));
+      play_phone("vtcm=1048576");
+      {
+        const auto library = *must(hexagon::Library::open(standin_path()));
+        const auto session = *must(hexagon::Session::open(library, 64 << 20, 20));
+        must(hexagon::UnitRecords(folder, *library, *session).write({hexagon::UnitRecord::State::passed, {}}));
+      }
+      model = *must(Model::load(
+          path, {.device = fmt::format("hexagon:library={},unit=matrix,fallback=none,deadline=600", standin_path()),
+                 .plugin = &failing_devices(),
+                 .isa = "",
+                 .threads = 1,
+                 .pack_cache = {.folder = folder + "/packed"}}));
+    }
+    ByUnit(ByUnit&&) = delete;
+    ~ByUnit() {
+      model.reset();
+      play_phone("");
+      std::filesystem::remove_all(folder);
+    }
+    std::string folder, path;
+    std::shared_ptr<const Model> model;
+  };
   static bool wants(const char* variable) { return std::getenv(variable) != nullptr; }
 
   static std::string path_;
@@ -82,6 +114,55 @@ TEST_F(HexagonRun, EveryWindowGivesTheCpusIds) {
     ASSERT_TRUE(got) << window << ": " << got.error().message;
     EXPECT_EQ(got->tokens, expected->tokens) << window;
     EXPECT_EQ(got->stats.nfe, expected->stats.nfe) << window;
+  }
+}
+
+// Products, attention in heads of 32 and the head by the model of a matrix unit, whose record says that it has passed:
+// the recorded answer of a float32 reference, and its logits but for the rounding of rows, weights and keys to FP16.
+// labels: long
+TEST_F(HexagonRun, TheMatrixUnitGivesTheRecordedAnswer) {
+  const ByUnit by_unit("f16");
+  const GoldenItem& item = items_[2];  // of four forwards
+  std::vector<int32_t> positions;
+  for (const auto& [position, row] : item.logits) positions.push_back(position);
+  const auto logits = [&](const std::shared_ptr<const Model>& model) {
+    return *must((*must(Session::create(model, {})))->logits(item.canvas, positions, item.prompt_tokens));
+  };
+  const auto got = logits(by_unit.model),
+             integers = logits(load("hexagon:unit=vector,fallback=none,deadline=600", by_unit.path));
+  EXPECT_NE(got, integers) << "the unit was not used";
+  const auto worst = [&](const std::vector<float>& of) {
+    float most = 0;
+    for (size_t i = 0, at = 0; i < item.logits.size(); ++i)
+      for (const float want : item.logits[i].second) most = std::max(most, std::fabs(of[at++] - want));
+    return most;
+  };
+  fmt::print("largest difference of logits (emulated): matrix unit {:.4f}, integers {:.4f}\n", worst(got),
+             worst(integers));
+  EXPECT_LT(worst(got), 0.1f);
+
+  const auto prompt = std::span<const int32_t>(item.canvas).first(static_cast<size_t>(item.prompt_tokens));
+  const auto run = answer(by_unit.model, prompt, item.threshold.options);
+  ASSERT_TRUE(run) << run.error().message;
+  EXPECT_EQ(run->tokens, item.threshold.tokens);
+  EXPECT_EQ(run->stats.nfe, item.threshold.nfe);
+  EXPECT_TRUE(run->warnings.empty()) << run->warnings[0];
+}
+
+// The same over other tiles of weights and partial forwards: the ids of the cpu device.
+// labels: long
+TEST_F(HexagonRun, TheMatrixUnitGivesTheCpusIds) {
+  const GoldenItem& item = items_[3];
+  const auto prompt = std::span<const int32_t>(item.canvas).first(static_cast<size_t>(item.prompt_tokens));
+  auto options = strategy(decode::KvChoice::dual, 16);
+  for (const char* type : {"q8_0", "q4_0"}) {
+    const ByUnit by_unit(type);
+    const auto expected = answer(load("cpu", by_unit.path), prompt, options);
+    const auto got = answer(by_unit.model, prompt, options);
+    ASSERT_TRUE(expected && got) << type << (got ? "" : ": " + got.error().message);
+    EXPECT_EQ(got->tokens, expected->tokens) << type;
+    EXPECT_EQ(got->stats.nfe, expected->stats.nfe) << type;
+    EXPECT_TRUE(got->warnings.empty()) << type << ": " << got->warnings[0];
   }
 }
 
