@@ -44,12 +44,11 @@ if(LLADA_STATIC)
   set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION /usr/lib/systemd /usr/lib/systemd/system /usr/share/man /usr/share/man/man1
       /usr/share/bash-completion /usr/share/bash-completion/completions /usr/share/zsh /usr/share/zsh/vendor-completions
       /usr/share/fish /usr/share/fish/vendor_completions.d)
-  # Equal sources give equal packages.
+  # Equal sources give equal packages: every file has the time of the sources, also one that was built before them.
   set(CPACK_RPM_SPEC_MORE_DEFINE "%define _buildhost llada
 %define use_source_date_epoch_as_buildtime 1
-%define clamp_mtime_to_source_date_epoch 1
 %define _build_id_links none
-%define __strip /bin/true")
+%define __os_install_post test -z $SOURCE_DATE_EPOCH || find %{buildroot} -exec touch -h -d @$SOURCE_DATE_EPOCH {} +")
   if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
     set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
   endif()
