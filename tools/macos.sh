@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 libraries=$PWD/build/macos-libraries
 zig=${1:-$libraries-zig/bin/zig}
 if [ ! -x "$zig" ]; then
-  python3 -m venv "$libraries-zig" && "$libraries-zig/bin/pip" install -q ziglang
+  python3 -m venv "$libraries-zig" && "$libraries-zig/bin/pip" install -q ziglang==0.17.1
   printf '#!/bin/sh\nexec "%s" -m ziglang "$@"\n' "$libraries-zig/bin/python" >"$zig"
   chmod +x "$zig"
 fi
