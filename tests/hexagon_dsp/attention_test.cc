@@ -145,34 +145,43 @@ TEST_F(HexagonAttention, GrowingScoresAreRescaled) {
   expect_equal(ops[1], some);
 }
 
-// A trial's rows replace what the store has at their positions for themselves only, and leave it as it was.
+// A trial's rows replace what the store has at their positions for themselves only, and leave it as it was: in floats,
+// in integers and by the matrix unit.
 TEST_F(HexagonAttention, TrialsSeeTheirOwnRowsAndLeaveNothing) {
-  const Store s = {1, 30, 2, 16, true};
-  const WireKv kv = put_store(s, 33);
-  std::vector<int32_t> positions;
-  for (int32_t i = 0; i < 30; ++i) positions.push_back(i);
-  for (const int32_t p : {4, 9, 9}) positions.push_back(p);
-  const std::vector<TestSpan> spans = {{0, 30, 0, 30, 0, 0, 30}, {30, 2, 0, 30, 1, 30, 2}, {32, 1, 0, 30, 1, 32, 1}};
-  const auto k = normal_rows(33, 32, 1), v = normal_rows(33, 32, 2), q = normal_rows(33, 32, 3);
-  WireOp ops[2] = {store_op(kv, k, v, positions, spans), attention_op(kv, 2, q, 33, spans)};
-  ops[1].trial_index = ops[0].index;
-  const WireReply reply = run(ops);
-  ASSERT_EQ(reply.status, WIRE_OK) << reply.op << " " << reply.detail;
-  expect_equal(ops[1], {spans[0]});  // also: the store holds the rows that are no trial's
-  // The same keys and values by hand.
-  auto place = [&](uint32_t row, uint32_t position) {
-    for (uint32_t h = 0; h < 2; ++h)
-      for (uint32_t i = 0; i < 16; ++i) {
-        const auto at = h * kv.head_stride + (position * 16 + i) * 2;
-        const uint16_t key = float_to_f16(k[row * 32 + h * 16 + i]), value = float_to_f16(v[row * 32 + h * 16 + i]);
-        std::memcpy(memory_->data() + kv.keys.offset + at, &key, 2);
-        std::memcpy(memory_->data() + kv.values.offset + at, &value, 2);
-      }
+  start(32 << 20, 2 << 20);
+  struct Kernel {
+    uint32_t dim, units;
   };
-  place(30, 4), place(31, 9);
-  expect_equal(ops[1], {spans[1]});
-  place(4, 4), place(32, 9);
-  expect_equal(ops[1], {spans[2]});
+  for (const auto& [dim, units] : {Kernel{16, 0}, Kernel{64, 0}, Kernel{64, WIRE_UNIT_MATRIX}}) {
+    SCOPED_TRACE(testing::Message() << "heads of " << dim << ", units " << units);
+    used_ = 0, units_ = units;
+    const uint32_t width = 2 * dim;
+    const WireKv kv = put_store({1, 30, 2, dim, true}, 33);
+    std::vector<int32_t> positions;
+    for (int32_t i = 0; i < 30; ++i) positions.push_back(i);
+    for (const int32_t p : {4, 9, 9}) positions.push_back(p);
+    const std::vector<TestSpan> spans = {{0, 30, 0, 30, 0, 0, 30}, {30, 2, 0, 30, 1, 30, 2}, {32, 1, 0, 30, 1, 32, 1}};
+    const auto k = normal_rows(33, width, 1), v = normal_rows(33, width, 2), q = normal_rows(33, width, 3);
+    WireOp ops[2] = {store_op(kv, k, v, positions, spans), attention_op(kv, 2, q, 33, spans)};
+    ops[1].trial_index = ops[0].index;
+    const WireReply reply = run(ops);
+    ASSERT_EQ(reply.status, WIRE_OK) << reply.op << " " << reply.detail;
+    expect_equal(ops[1], {spans[0]});  // also: the store holds the rows that are no trial's
+    // The same keys and values by hand.
+    const auto place = [&](uint32_t row, uint32_t position) {
+      for (uint32_t h = 0; h < 2; ++h)
+        for (uint32_t i = 0; i < dim; ++i) {
+          const uint32_t from = row * width + h * dim + i, to = h * kv.head_stride + (position * dim + i) * 2;
+          const uint16_t key = float_to_f16(k[from]), value = float_to_f16(v[from]);
+          std::memcpy(memory_->data() + kv.keys.offset + to, &key, 2);
+          std::memcpy(memory_->data() + kv.values.offset + to, &value, 2);
+        }
+    };
+    place(30, 4), place(31, 9);
+    expect_equal(ops[1], {spans[1]});
+    place(4, 4), place(32, 9);
+    expect_equal(ops[1], {spans[2]});
+  }
 }
 
 }  // namespace

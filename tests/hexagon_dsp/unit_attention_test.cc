@@ -184,31 +184,6 @@ TEST_F(HexagonUnitAttention, QueriesThatAreNotFiniteMakeTheirHeadSo) {
   }
 }
 
-TEST_F(HexagonUnitAttention, TrialsSeeTheirOwnRowsAndLeaveNothing) {
-  const Store s = {1, 30, 2, 64, true};
-  const WireKv kv = put_store(s, 33);
-  std::vector<int32_t> positions;
-  for (int32_t i = 0; i < 30; ++i) positions.push_back(i);
-  for (const int32_t p : {4, 9, 9}) positions.push_back(p);
-  const std::vector<TestSpan> spans = {{0, 30, 0, 30, 0, 0, 30}, {30, 2, 0, 30, 1, 30, 2}, {32, 1, 0, 30, 1, 32, 1}};
-  const auto k = normal_rows(33, 128, 1), v = normal_rows(33, 128, 2), q = normal_rows(33, 128, 3);
-  WireOp ops[2] = {store_op(kv, k, v, positions, spans), attention_op(kv, 2, q, 33, spans)};
-  ops[1].trial_index = ops[0].index;
-  ASSERT_EQ(run(ops).status, WIRE_OK);
-  expect_equal(ops[1], {spans[0]});  // also: the store holds the rows that are no trial's
-  const auto place = [&](uint32_t row, uint32_t position) {
-    for (uint32_t h = 0; h < 2; ++h)
-      for (uint32_t i = 0; i < 64; ++i) {
-        const auto at = h * kv.head_stride + (position * 64 + i) * 2;
-        const uint16_t key = float_to_f16(k[row * 128 + h * 64 + i]), value = float_to_f16(v[row * 128 + h * 64 + i]);
-        std::memcpy(memory_->data() + kv.keys.offset + at, &key, 2);
-        std::memcpy(memory_->data() + kv.values.offset + at, &value, 2);
-      }
-  };
-  place(30, 4), place(31, 9);
-  expect_equal(ops[1], {spans[1]});
-}
-
 // Of each op in 64 batches some products are computed again.
 TEST_F(HexagonUnitAttention, SampledProductsFindAUnitThatErrsAndNoOther) {
   const WireOp op = attend_to_random({1, 600, 2, 64, true}, 2, 6, 590, 0);

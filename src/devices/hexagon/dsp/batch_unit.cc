@@ -7,6 +7,7 @@
 #include "devices/hexagon/dsp/head.h"
 #include "devices/hexagon/dsp/hmx.h"
 #include "devices/hexagon/dsp/hvx.h"
+#include "devices/hexagon/dsp/matmul.h"
 #include "devices/hexagon/dsp/unit_ring.h"
 #include "devices/hexagon/dsp/unit_tiles.h"
 
@@ -97,6 +98,10 @@ bool Batch::multiply_rows_by_unit(const UnitPlan& plan, const Product* products,
   const auto widen = [&](uint32_t tile, uint32_t stripe) {
     const Product& p = *product_of(tile);
     const uint32_t first = stripe * kUnitStripe, last = first + kUnitStripe;
+    if (stripe == 0 && tile + 1 < tiles) {
+      const Product& next = *product_of(tile + 1);
+      prefetch_tile(weights_of(next, tile + 1), next.tile_bytes);
+    }
     unit_weights(format_of_tile(p.layout), weights_of(p, tile), first, last < plan.blocks ? last : plan.blocks,
                  slot_of(tile, stripe));
   };

@@ -11,11 +11,15 @@ constexpr int32_t kNothing = -100, kPoint = 22, kWidth = 30, kLeftMost = 3;
 struct Sum {
   int32_t significand, exponent;  // significand * 2^(exponent - 22)
 };
+struct Half {
+  int32_t significand, exponent;  // significand * 2^(exponent - 10)
+};
 struct Unit {
   const uint8_t* memory;
   uint32_t bytes;
   bool adds;
   uint32_t fault, period, stored;
+  Half rows[kTile][kTile], weights[kTile][kTile];  // of the tiles that are being multiplied
   Sum sums[kTile][kTile];
   uint16_t scales[kTile], results[kTile][kTile];
 };
@@ -45,27 +49,28 @@ int32_t jammed(int32_t value, int32_t right) {
   return (value >> right) | (lost != 0 ? 1 : 0);
 }
 
-struct Half {
-  int32_t significand, exponent;  // significand * 2^(exponent - 10)
-};
 Half split(uint16_t half) {
   const int32_t field = half >> 10 & 31, digits = (half & 0x3ff) | (field != 0 ? 0x400 : 0);
+  if (digits == 0) return {0, 10 * kNothing};
   return {(half & 0x8000) != 0 ? -digits : digits, (field != 0 ? field : 1) - 15};
 }
+void split(const uint8_t* tile, Half (&to)[kTile][kTile]) {
+  for (int i = 0; i < kTile; ++i)
+    for (int j = 0; j < kTile; ++j) to[i][j] = split(reinterpret_cast<const uint16_t*>(tile)[element(i, j)]);
+}
 
-// Adds eight products: row[2 i] by weight i, of which two are neighbours and the next two are 64 further.
-void add_group(Sum& sum, const uint16_t* row, const uint16_t* weight) {
+// Adds eight products, of inputs from k on.
+void add_group(Sum& sum, int r, int k, int c) {
   int32_t products[kGroup], exponents[kGroup], top = kNothing;
   for (int i = 0; i < kGroup; ++i) {
-    const Half a = split(row[2 * i]), b = split(weight[64 * (i / 2) + i % 2]);
+    const Half &a = unit.rows[r][k + i], &b = unit.weights[k + i][c];
     products[i] = a.significand * b.significand * 4;
-    exponents[i] = products[i] != 0 ? a.exponent + b.exponent : kNothing;
+    exponents[i] = a.exponent + b.exponent;
     top = exponents[i] > top ? exponents[i] : top;
   }
   if (top == kNothing) return;
   int32_t group = 0;
-  for (int i = 0; i < kGroup; ++i)
-    if (products[i] != 0) group += jammed(products[i], top - exponents[i]);
+  for (int i = 0; i < kGroup; ++i) group += jammed(products[i], top - exponents[i]);
   int32_t exponent = sum.significand != 0 && sum.exponent > top ? sum.exponent : top;
   int32_t total = jammed(group, exponent - top);
   if (sum.significand != 0) total += jammed(sum.significand, exponent - sum.exponent);
@@ -121,14 +126,13 @@ void hmx_model_pair(const uint8_t* rows, uint32_t rows_last, const uint8_t* weig
   check_operand(rows, rows_last, kTileBytes);
   check_operand(weights, weights_last, 128);
   for (uint32_t at = 0; at <= rows_last; at += kTileBytes) {
-    const auto* a = reinterpret_cast<const uint16_t*>(rows + at);
-    const auto* w = reinterpret_cast<const uint16_t*>(weights + at);
+    split(rows + at, unit.rows);
+    split(weights + at, unit.weights);
     for (int r = 0; r < kTile; ++r)
       for (int k = 0; k < kTile; k += kGroup) {
-        const uint16_t* row = a + element(r, k);
-        uint32_t any = 0;
-        for (int i = 0; i < kGroup; ++i) any |= row[2 * i] & 0x7fffu;
-        for (int c = 0; any != 0 && c < kTile; ++c) add_group(unit.sums[r][c], row, w + element(k, c));
+        bool any = false;
+        for (int i = 0; i < kGroup; ++i) any = any || unit.rows[r][k + i].significand != 0;
+        for (int c = 0; any && c < kTile; ++c) add_group(unit.sums[r][c], r, k, c);
       }
   }
 }

@@ -144,18 +144,6 @@ inline HVX_Vector Q6_Vb_vshuffe_VbVb(HVX_Vector u, HVX_Vector v) {
 inline HVX_Vector Q6_Vb_vshuffo_VbVb(HVX_Vector u, HVX_Vector v) {
   return hvx_host::each<uint16_t, uint16_t>([](uint16_t a, uint16_t b) { return (a & 0xff00) | b >> 8; }, u, v);
 }
-// The low halves of a table's words, by bytes below 16: the meaning of r = 0; the kernels use no other.
-inline HVX_VectorPair Q6_Wh_vlut16_VbVhR(HVX_Vector indices, HVX_Vector table, int32_t) {
-  const auto half = [&](int which) {
-    return hvx_host::each<uint16_t, uint16_t>(
-        [&, which](uint16_t both) {
-          const int index = both >> (8 * which) & 0xff;
-          return index < 16 ? table[index] & 0xffff : 0;
-        },
-        indices);
-  };
-  return {half(0), half(1)};
-}
 
 // ---- Lanes. HVX_HOST_2(name, lane of the result, lane of the operands, value of a and b)
 #define HVX_HOST_2(name, R, T, value)                                  \
