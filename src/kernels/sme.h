@@ -1,10 +1,11 @@
-// Products by the outer products of SME (Armv9.2-A) for weights of Q4_0 and Q8_0, in floats: one FMOPA multiplies two
+// Products by the outer products of SME (Armv9.2-A) for weights of Q4_0 and Q8_0, in floats. One FMOPA multiplies two
 // inputs of as many rows and columns as a vector of SVL bits has words, and adds them to sums that stay in ZA. Sums of
 // int8 would have to leave ZA for the scales of each group, at several times the instructions (docs/lab/kernels.md).
 //
 // Both sides are F16. An activation is its quant times its group's scale, as every other table has them, in units of a
 // power of two of its row; a weight is its quant times its group's scale in units of one of its column. Each is rounded
-// once, to 2^-11 of itself, where it is within 2^-14 of the largest of its row or column; sums are floats.
+// once, by 2^-11 of itself at most. Less is kept of values below 2^-29 of the largest of their row, and of scales below
+// 2^-14 of the largest of their column (Q8_0: 2^-22). Sums are floats.
 //
 // Every element is ((sum over pairs of inputs, ascending) * column's unit) * row's unit: the bits are the same for any
 // batch, any range of columns and any SVL from 128 to 2048 bits, and nothing that is packed depends on SVL.
@@ -12,8 +13,8 @@
 // Packed weights: panels of kPanel columns, the last one with those that there are.
 //   quants     for every pair of inputs, for every column: Q4_0 a byte, the first input in the low nibble, two's
 //              complement; Q8_0 two bytes
-//   scales     for every group, for every column: F16, at most 1 (Q8_0: 256) in the column's unit
-//   exponents  for every column: a byte, the power of two of its unit; Q4_0: of 4096 times the unit
+//   scales     for every group, for every column: F16, below 1 in 4096 of the column's units; Q8_0: below 256 in units
+//   exponents  for every column: a byte, the power of two that is its unit
 // Activations, behind those of neon_i8mm, which all other types read:
 //   values     blocks of kBlock rows, the last one with those that there are: for every pair of inputs, for every row:
 //              two F16
