@@ -85,17 +85,15 @@ def hybrimoe():
     rows, gains = {}, {}
     for name in AUTOREGRESSIVE:
         for p in run(setting(name))["phases"]:
-            simple = p["best_simple"]
-            all_three = times(p, whole_line(p)), times(p, "hybrid"), times(p, whole_line(p), simple), times(p, "hybrid", simple)
-            known = p.get("known_bound_seconds_per_step")
-            gains.setdefault(p["phase"], []).append(
-                (*all_three, line(p, simple)["seconds_per_step"] / known if known else 0))
-            rows.setdefault((name, p["phase"]), {})[percent(p["experts_on_device"])] = \
-                f"{1e3 * line(p, 'static')['seconds_per_step']:.0f}; {all_three[0]:.2f}, **{all_three[1]:.2f}**; {all_three[2]:.2f}, {all_three[3]:.2f}"
-    means = "; ".join(f"{phase}: over static {mean(v[0] for v in l):.2f}, with slices {mean(v[1] for v in l):.2f}; over the best simple "
-                      f"line {mean(v[2] for v in l):.2f}, with slices {mean(v[3] for v in l):.2f}" +
-                      (f" (bound {mean(v[4] for v in l):.2f}: {', '.join(f'{v[4]:.2f}' for v in l)})" if l[0][4] else "")
-                      for phase, l in gains.items())
+            simple, bound = p["best_simple"], p["known_bound_seconds_per_step"]
+            over = [times(p, which, base) for base in ("static", simple) for which in (whole_line(p), "hybrid")]
+            limit = line(p, simple)["seconds_per_step"] / bound
+            gains.setdefault(p["phase"], []).append((*over, limit))
+            rows.setdefault((name, p["phase"]), {})[percent(p["experts_on_device"])] = (
+                f"{1e3 * line(p, 'static')['seconds_per_step']:.0f}; {over[0]:.2f}, **{over[1]:.2f}**; {over[2]:.2f}, "
+                f"{over[3]:.2f} ({limit:.2f}); {p['slices']}; {percent(bound / line(p, 'hybrid')['seconds_per_step'])}")
+    means = "; ".join(f"{phase}: over static {a:.2f}, with slices {b:.2f}; over the best simple line {c:.2f}, with slices {d:.2f} "
+                      f"(bound {e:.2f})" for phase, l in gains.items() for a, b, c, d, e in [map(mean, zip(*l))])
     return (table(["model", "phase", *SHARES], by_share(rows)) + ["", f"Means: {means}."] +
             commands(setting(n) for n in AUTOREGRESSIVE))
 

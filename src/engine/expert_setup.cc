@@ -152,7 +152,9 @@ Result<ExpertSplitOptions> set_up_experts(const ExpertRequest& request, const Mo
   int32_t slices = 1;  // the cuda device moves whole experts
   if (where.plugin) {
     const ExpertCosts whole = where.plugin->expert_costs(pieces, flops);
-    if (options.plan == MoeRule::hybrid) slices = worthwhile_slices(whole, c.expert_ffn_width, group);
+    // A step of a diffusion model has many rows, which touch nearly all experts.
+    const double missing = (1 - request.share) * static_cast<double>(c.experts);
+    if (options.plan == MoeRule::hybrid) slices = worthwhile_slices(whole, c.expert_ffn_width, group, missing, 1);
     split.costs = whole.sliced(slices);
   }
   split.moe = options;

@@ -49,6 +49,7 @@ Json phase_json(const MoePhase& p) {
   Json json = {{"phase", p.phase},
                {"experts_on_device", p.share},
                {"slots_per_layer", p.slots},
+               {"slices", p.slices},
                {"resident_bytes", p.resident_bytes},
                {"bound_seconds_per_step", p.bound_s},
                {"speed_up_over_static", p.speed_up("hybrid", "static")},
@@ -99,9 +100,10 @@ std::string phase_text(const MoeSimulation& s, const MoePhase& p) {
   if (t.guessed[0] > 0)
     routing += fmt::format("; guesses name {:.0f}, {:.0f}, {:.0f} % of the next three layers' experts",
                            100 * t.guessed[0], 100 * t.guessed[1], 100 * t.guessed[2]);
-  std::string out = fmt::format("\n{}, {:.0f} % of the experts on the accelerator ({} per layer)\n", p.phase,
-                                100 * p.share, p.slots) +
-                    memory_text(s, p) + paragraph(routing, 4);
+  std::string out =
+      fmt::format("\n{}, {:.0f} % of the experts on the accelerator ({} per layer), {}\n", p.phase, 100 * p.share,
+                  p.slots, p.slices > 1 ? fmt::format("{} slices each", p.slices) : "taken whole") +
+      memory_text(s, p) + paragraph(routing, 4);
   out += fmt::format("  {:<14}{:>8}{:>8}{:>6}{:>5}{:>8}{:>5}{:>6}{:>5}{:>6}{:>7}\n", "", "ms/step", "faster", "bound",
                      "hits", "MB", "cpu", "accel", "link", "off", "decide");
   const double fixed = p.lines.front().seconds;
@@ -141,10 +143,9 @@ std::string text_of(const MoeSimulation& s) {
       paragraph(fmt::format("{} on {}. All times are modelled; those to decide are measured on this machine.",
                             s.geometry, s.profile)) +
       paragraph(fmt::format("an expert: {:.2f} MB, {:.0f} us on the CPU for one row, {:.0f} us on the accelerator{}, "
-                            "{:.0f} us to move; {}",
+                            "{:.0f} us to move",
                             s.expert_bytes / 1e6, s.host_s * 1e6, s.device_s * 1e6,
-                            s.grouped ? " (one start for those that are there)" : "", s.move_s * 1e6,
-                            s.slices > 1 ? fmt::format("{} slices", s.slices) : "taken whole"),
+                            s.grouped ? " (one start for those that are there)" : "", s.move_s * 1e6),
                 2) +
       paragraph(fmt::format("routing: {}", s.routing_source), 2) +
       paragraph(
@@ -213,7 +214,6 @@ Result<int> run_moe(MoeRequest r, const std::string& trace, bool json) {
               {"routing", simulation.routing_source},
               {"expert_bytes", simulation.expert_bytes},
               {"dense_bytes", simulation.dense_bytes},
-              {"slices", simulation.slices},
               {"grouped", simulation.grouped},
               {"expert_seconds",
                {{"host", simulation.host_s}, {"accelerator", simulation.device_s}, {"move", simulation.move_s}}},

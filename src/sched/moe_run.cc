@@ -1,6 +1,7 @@
 #include "sched/moe_run.h"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "base/check.h"
@@ -8,14 +9,9 @@
 namespace llada {
 namespace {
 
-// Background moves that may stand in the link's queue, in whole experts. It must not run dry within a layer, and its
-// moves must not be out of date when they begin.
-constexpr size_t kQueue = 2;
-
 constexpr int64_t kTryAgain = 16;  // steps, to guesses that did not pay
 
-constexpr int32_t kMostSlices = 8;
-constexpr double kStartShare = 0.05;  // of a slice's move
+constexpr int32_t kMostSlices = 16;
 
 std::vector<int32_t> heaviest_first(const LayerRouting& routing) {
   std::vector<int32_t> order(routing.rows.size());
@@ -37,12 +33,11 @@ MoeOptions MoeOptions::sliced(int32_t count) const {
   return o;
 }
 
-int32_t worthwhile_slices(const ExpertCosts& whole, int64_t hidden, int64_t group) {
-  const double start = 3 * whole.piece_s;
+int32_t worthwhile_slices(const ExpertCosts& whole, int64_t hidden, int64_t group, double missing, double rows) {
+  const double host = whole.host_s(static_cast<int32_t>(std::ceil(rows))), move = whole.move_s();
+  const double moved = std::max(1.0, missing) * host / (host + move);  // both end together
   for (int32_t count = kMostSlices; count > 1; --count)
-    if (hidden % (count * group) == 0 &&
-        start <= kStartShare * (start + whole.expert_bytes() / count / whole.link_bytes_per_s))
-      return count;
+    if (hidden % (count * group) == 0 && 2 * 3 * whole.piece_s * moved * count * count <= move) return count;
   return 1;
 }
 
@@ -50,7 +45,6 @@ MoeRuntime::MoeRuntime(int32_t layers, int32_t experts, const ExpertCosts& costs
     : layers_(layers),
       experts_(experts),
       costs_(costs),
-      most_queued_(kQueue * static_cast<size_t>(costs.slices)),
       options_(std::move(options)),
       cache_(layers, experts, options_.cache, options_.buffer),
       placed_(static_cast<size_t>(layers), false),
@@ -78,7 +72,7 @@ void MoeRuntime::begin_step() {
 bool MoeRuntime::wants_guesses() const { return options_.prefetch && (trials_.guesses() || step_ % kTryAgain == 0); }
 
 // Background moves that this layer needs but that have not begun are given up: the plan decides about those
-// anew. So are guesses about this layer that were wrong.
+// anew. So are guesses that have not begun, since there are better ones now, and wrong ones about this layer.
 void MoeRuntime::sort_arriving(const LayerRouting& routing, ExpertsPlan& out, const ExpertLink& link) {
   queued_ = 0;
   in_flight_.clear();
@@ -87,7 +81,7 @@ void MoeRuntime::sort_arriving(const LayerRouting& routing, ExpertsPlan& out, co
     const bool here = id.layer == out.layer;
     const bool wanted = here && routing.rows[static_cast<size_t>(id.expert)] > 0;
     const bool guess = cache_.books().where(id) == ExpertBooks::Where::buffer;
-    if (here && !arrival.started && (wanted || guess)) {
+    if (!arrival.started && (guess || (here && wanted))) {
       out.cancelled.push_back(id);
       ++stats_.cancelled;
       cache_.erase(id);
@@ -252,7 +246,10 @@ void MoeRuntime::prefetch(int32_t layer, std::span<const LayerRouting> ahead, co
   for (LayerAhead& a : trials) a.loads = in_slots(std::move(a.loads), a.layer);
   trials_.observe(layer, in_slots(loads_, layer), trials, clock.device_busy_s, clock.between_s, asked_ ? asking_s_ : 0);
   const size_t room = static_cast<size_t>(options_.buffer) - cache_.books().buffered().size();
-  const size_t queue = most_queued_ - std::min(queued_, most_queued_);
+  // The link must not run dry before the next layer is planned. What begins later is better chosen there.
+  const double idle_s = std::max(0.0, layer_s + clock.between_s - link_free_s);
+  const auto most = static_cast<size_t>(std::ceil(idle_s / costs_.move_s()));
+  const size_t queue = most - std::min(queued_, most);
   PrefetchOptions choosing = options_.prefetching;
   choosing.most = std::min(choosing.most, static_cast<int32_t>(std::min(room, queue)));
   choosing.toll = start_.toll;
@@ -286,7 +283,7 @@ void MoeRuntime::promote(const LayerRouting& routing, double idle_s, ExpertsPlan
   idle_s -= static_cast<double>(queued_) * costs_.move_s();
   for (const int32_t e : missing) {
     // One that would still be moving when the next layer wants the link is in its way.
-    if (queued_ >= most_queued_ || idle_s < costs_.move_s()) break;
+    if (idle_s < costs_.move_s()) break;
     const ExpertId id{out.layer, e};
     const auto place = admission(id);
     if (!place) continue;

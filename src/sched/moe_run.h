@@ -34,10 +34,12 @@ struct MoeOptions {
   MoeOptions sliced(int32_t count) const;
 };
 
-// How many slices an expert of `hidden` values is worth dividing into, at most eight. The starts of a slice's copies
-// must be at most a twentieth of its move. A slice's columns of the down matrix must begin at a multiple of `group`
-// values.
-int32_t worthwhile_slices(const ExpertCosts& whole, int64_t hidden, int64_t group);
+// How many slices an expert of `hidden` values is worth dividing into, at most 16, where a layer's step lacks about
+// `missing` experts with so many rows each. At its end the host or the link waits for about half a slice's move of the
+// other, and each slice that is moved starts copies of its own. The sum of both is the least where the number of slices
+// is the root of move / (2 x starts x moved experts). A slice's columns of the down matrix must begin at a multiple of
+// `group` values.
+int32_t worthwhile_slices(const ExpertCosts& whole, int64_t hidden, int64_t group, double missing, double rows);
 
 // The state of the link and the units when a layer's routing is known.
 struct LayerClock {
@@ -104,7 +106,6 @@ class MoeRuntime {
 
   int32_t layers_, experts_;
   ExpertCosts costs_;
-  size_t most_queued_;
   MoeOptions options_;
   ExpertCache cache_;
   std::vector<bool> placed_;      // per layer

@@ -222,25 +222,25 @@ double best_possible_s(const Setting& s, const RoutingTrace& trace, int32_t slot
 }
 
 // See MoePhase::known_bound_s.
-double known_s(const Setting& s, const RoutingTrace& trace, int32_t slots, double between_s, bool divisible) {
-  const MoeGeometry& g = s.geometry;
+double known_s(const Setting& s, const RoutingTrace& trace, int32_t slots, double between_s) {
   const auto experts = static_cast<size_t>(trace.experts);
   const auto steps = static_cast<double>(trace.steps.size());
   KnownRun run{.uses = std::vector<std::vector<ExpertUse>>(static_cast<size_t>(trace.layers) * experts),
+               .layers = {},
                .steps = static_cast<int32_t>(trace.steps.size()),
                .places = int64_t{slots} * trace.layers + MoeOptions{}.buffer,
                .between_s = between_s * steps};
   for (int32_t t = 0; t < run.steps; ++t) {
     const RoutingStep& step = trace.steps[static_cast<size_t>(t)];
-    if (g.shared_width > 0) run.device_s += alone_s(shared_expert(s, step.rows)) * trace.layers;
+    const double other_s = s.geometry.shared_width > 0 ? alone_s(shared_expert(s, step.rows)) : 0;
     for (size_t l = 0; l < step.layers.size(); ++l) {
+      KnownRun::Layer& layer = run.layers.emplace_back(KnownRun::Layer{.other_s = other_s});
       const std::vector<int32_t>& rows = step.layers[l].rows;
-      const auto beside = static_cast<int32_t>(std::ranges::count_if(rows, [](int32_t r) { return r > 0; }));
       for (size_t e = 0; e < experts; ++e)
-        if (rows[e] > 0) run.uses[l * experts + e].push_back({t, rows[e], beside});
+        if (rows[e] > 0) add_use(s.costs, {t, rows[e]}, run.uses[l * experts + e], layer);
     }
   }
-  return known_run_lower_bound(s.costs, run, divisible) / steps;
+  return known_run_lower_bound(s.costs, run) / steps;
 }
 
 RoutingTrace sliced(const RoutingTrace& trace, int32_t count) {
@@ -284,7 +284,13 @@ int32_t slots_of(double share, int32_t experts) {
   return std::max(1, static_cast<int32_t>(std::lround(share * experts)));
 }
 
-// Every line of a setting. `slices`: of an expert, in the hybrid line.
+int32_t slices_of(const Setting& s, const TraceStatistics& t, const RoutingTrace& trace, double share) {
+  const double wanted = t.touched * trace.experts;
+  return worthwhile_slices(s.costs, s.geometry.expert_width, kGroup, wanted * (1 - share),
+                           wanted > 0 ? t.rows * trace.used / wanted : 1);
+}
+
+// Every line of a setting. `slices`: of an expert, in the hybrid line; 0: as many as are worthwhile.
 Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTrace& trace, double share,
                            int32_t slices) {
   const MoeGeometry& g = s.geometry;
@@ -292,6 +298,8 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
   out.phase = std::move(phase), out.share = share;
   out.statistics = statistics(trace);
   out.slots = slots_of(share, trace.experts);
+  if (slices == 0) slices = slices_of(s, out.statistics, trace, share);
+  out.slices = slices;
   out.resident_bytes = s.costs.expert_bytes() * out.slots * trace.layers;
   double between_s = 0;
   const auto run = [&](std::string name, MoeOptions options) -> Result<MoeLine> {
@@ -310,7 +318,7 @@ Result<MoePhase> run_phase(const Setting& s, std::string phase, const RoutingTra
   const MoeOptions fixed = base(MoeRule::static_split);
   LLADA_TRY_STATUS(add("static", fixed));
   out.bound_s = best_possible_s(s, trace, out.slots, between_s);
-  if (out.phase == "decode") out.known_bound_s = known_s(s, trace, out.slots, between_s, slices > 1);
+  if (!g.diffusion) out.known_bound_s = std::max(out.bound_s, known_s(s, trace, out.slots, between_s));
   MoeOptions layers = fixed;
   layers.cache.shared = true;
   LLADA_TRY_STATUS(add("layer split", layers));
@@ -432,7 +440,6 @@ Result<MoeSimulation> simulate_moe(MoeSimulateOptions o) {
   out.geometry = s.geometry.name;
   out.routing_source = o.routing.empty() ? std::string(s.geometry.routing.source) : o.routing;
   out.expert_bytes = s.costs.expert_bytes();
-  out.slices = o.slices > 0 ? o.slices : worthwhile_slices(s.costs, s.geometry.expert_width, kGroup);
   out.grouped = s.costs.grouped;
   out.dense_bytes = dense_weights(s.geometry) * MoeGeometry::kBytesPerWeight;
   if (!s.profile.experts->own_memory && s.profile.window_gib) {
@@ -442,7 +449,7 @@ Result<MoeSimulation> simulate_moe(MoeSimulateOptions o) {
   out.host_s = s.costs.host_s(1), out.device_s = s.costs.device_s(1), out.move_s = s.costs.move_s();
   for (const auto& [phase, trace] : list)
     for (const double share : o.shares) {
-      LLADA_TRY(auto result, run_phase(s, phase, trace, share, out.slices));
+      LLADA_TRY(auto result, run_phase(s, phase, trace, share, o.slices));
       out.phases.push_back(std::move(result));
     }
   return out;
@@ -455,7 +462,7 @@ Result<std::vector<SimulatedSpan>> simulate_moe_spans(MoeSimulateOptions o) {
   const auto& [phase, trace] = list.back();
   MoeOptions options = hybrid();
   options.cache.slots = slots_of(o.shares.front(), trace.experts);
-  const int32_t slices = o.slices > 0 ? o.slices : worthwhile_slices(s.costs, s.geometry.expert_width, kGroup);
+  const int32_t slices = o.slices > 0 ? o.slices : slices_of(s, statistics(trace), trace, o.shares.front());
   LLADA_TRY(auto executed, execute({s.profile, s.geometry, s.costs.sliced(slices)}, sliced(trace, slices),
                                    options.sliced(slices), true));
   return std::move(executed.spans);

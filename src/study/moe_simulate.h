@@ -53,11 +53,12 @@ struct MoePhase {
   std::string phase;  // "decode", "prefill", "denoise"
   double share = 0;
   int32_t slots = 0;          // per layer
+  int32_t slices = 1;         // of an expert, in the hybrid line
   double resident_bytes = 0;  // of all layers' slots
   TraceStatistics statistics;
   // Per step, that nobody can beat who has so many slots: every layer finds the experts that help it most resident.
   double bound_s = 0;
-  // The same for who knows all routing to come, and has to move each missing expert; decode only.
+  // The same for who knows all routing to come, and has to move each missing expert; not in denoise.
   double known_bound_s = 0;
   std::vector<MoeLine> lines;  // the static mapping first
   const MoeLine* find(std::string_view name) const;
@@ -72,7 +73,6 @@ struct MoeSimulation {
   // limit.
   double window_bytes = 0, sessions = 0;
   double expert_bytes = 0, host_s = 0, device_s = 0, move_s = 0;  // of one expert with one row
-  int32_t slices = 1;                                             // of an expert, in the hybrid line
   bool grouped = false;
   std::vector<MoePhase> phases;
 };

@@ -47,7 +47,7 @@ TEST(MoeSimulate, HybridBeatsItsRivalsAndIsPredicted) {
         EXPECT_LE(p.known_bound_s, line.seconds * (1 + 1e-9)) << line.name;
         EXPECT_GT(line.bound_s, 0.05 * line.seconds) << line.name << ": a bound that says nothing";
       }
-    EXPECT_EQ(p.known_bound_s > 0.3 * p.find("hybrid")->seconds, p.phase == "decode");
+    EXPECT_GT(p.known_bound_s, 0.3 * p.find("hybrid")->seconds) << p.phase;
     EXPECT_EQ(p.find("all-cpu")->host_share, 1);
     EXPECT_NEAR(p.find("layer split")->hit_rate, 6.5 / 26, 0.02)
         << "16 slots in each of 26 layers hold 6.5 layers of 64";
@@ -65,7 +65,7 @@ TEST(MoeSimulate, HybridIsNowhereFarBehindItsParts) {
     ASSERT_EQ(s->phases.size(), 6u);
     for (const MoePhase& p : s->phases)
       for (const char* part : {"+ scheduling", "+ cache", "+ prefetch"})
-        EXPECT_GE(p.speed_up("hybrid", part), 0.99) << geometry << " " << p.phase << " " << p.share << part;
+        EXPECT_GE(p.speed_up("hybrid", part), 0.993) << geometry << " " << p.phase << " " << p.share << part;
   }
 }
 
@@ -73,8 +73,8 @@ TEST(MoeSimulate, SlicesHelpWhereALayerHasTwoLargeExperts) {
   MoeSimulateOptions o = small("a6000-pcie4", "mixtral");
   o.tokens = 6;
   const auto s = must(simulate_moe(o));
-  EXPECT_EQ(s->slices, 8);
   const MoePhase& decode = s->phases.at(1);
+  EXPECT_EQ(decode.slices, 14);
   EXPECT_GT(decode.speed_up("hybrid", "hybrid, whole"), 1.15);
   EXPECT_LT(decode.find("hybrid")->predicted_off, 0.1);
   o.slices = 3;

@@ -30,16 +30,16 @@ struct Prices {
   double place = 0;                       // of a place from one step to the next
 };
 
+double host_s(const ExpertCosts& costs, int32_t rows) { return costs.host_s(rows); }
+double device_s(const ExpertCosts& costs, int32_t rows) { return costs.device_s(rows) - costs.device_joined_s(); }
+
 // The cheapest way through an expert's uses: each is computed by a unit, and the expert is kept until the next or not.
-double cheapest(const ExpertCosts& costs, const std::vector<ExpertUse>& uses, const Prices& prices, bool divisible) {
+double cheapest(const ExpertCosts& costs, const std::vector<ExpertUse>& uses, const Prices& prices) {
   const double move = prices.link * costs.move_s();
   double kept = 0, gone = 0;
   int32_t before = -1;
   for (const ExpertUse& use : uses) {
-    // The layer's first expert on the host pays a start, of which each that could be there bears its part at most.
-    const double first = costs.host_first_s / use.beside - (divisible ? costs.host_expert_s : 0);
-    const double host = prices.host * (costs.host_s(use.rows) + first);
-    const double device = prices.device * (costs.device_s(use.rows) - costs.device_joined_s());
+    const double host = prices.host * host_s(costs, use.rows), device = prices.device * device_s(costs, use.rows);
     const double there = std::min(kept + prices.place * (use.step - before), std::min(kept, gone) + move);
     gone = std::min(kept, gone) + host;
     kept = there + std::min(device, host);
@@ -48,22 +48,47 @@ double cheapest(const ExpertCosts& costs, const std::vector<ExpertUse>& uses, co
   return std::min(kept, gone);
 }
 
+// The least time of a layer beyond the prices of its experts, so many for a second of each unit: of a layer that is the
+// accelerator's alone, or of one with experts on the host, which pays the host's start.
+double beyond(const ExpertCosts& costs, const KnownRun::Layer& layer, double host, double device) {
+  const double alone = layer.other_s + (1 - device) * layer.device_s;
+  const double shared = host > 1 ? std::max(layer.other_s, costs.host_first_s + layer.host_s) - host * layer.host_s
+                                 : device * layer.other_s + host * costs.host_first_s;
+  return std::min(alone, shared);
+}
+
 }  // namespace
 
+void add_use(const ExpertCosts& costs, const ExpertUse& use, std::vector<ExpertUse>& uses, KnownRun::Layer& layer) {
+  uses.push_back(use);
+  layer.host_s += host_s(costs, use.rows), layer.device_s += device_s(costs, use.rows);
+}
+
 // Weak duality: whatever the prices, no schedule costs less than they say.
-double known_run_lower_bound(const ExpertCosts& costs, const KnownRun& run, bool divisible) {
-  const auto at = [&](const Prices& prices) {
-    double sum = (prices.host + prices.device) * run.between_s + prices.device * run.device_s -
-                 prices.place * static_cast<double>(run.places) * run.steps;
-    for (const std::vector<ExpertUse>& uses : run.uses) sum += cheapest(costs, uses, prices, divisible);
-    return sum;
-  };
+double known_run_lower_bound(const ExpertCosts& costs, const KnownRun& run) {
   const double saved = std::max(costs.move_s(), costs.host_s(1) + costs.host_first_s);  // by a place, at most
-  const auto over_places = [&](double link, double device) {
-    const Prices prices{.host = (1 - link) * (1 - device), .device = (1 - link) * device, .link = link};
-    return most([&](double place) { return at({prices.host, prices.device, prices.link, place}); }, 0, saved);
+  const auto at = [&](double link, double host) {
+    // Prices that add up to one suit layers whose units share the work. One above it suits those that the accelerator
+    // computes sooner than the host starts.
+    const double device = std::max(0.0, 1 - host);
+    double sum = run.between_s;
+    for (const KnownRun::Layer& layer : run.layers) sum += beyond(costs, layer, host, device);
+    return most(
+        [&](double place) {
+          double cost = (1 - link) * sum - place * static_cast<double>(run.places) * run.steps;
+          for (const std::vector<ExpertUse>& uses : run.uses)
+            cost += cheapest(costs, uses, {(1 - link) * host, (1 - link) * device, link, place});
+          return cost;
+        },
+        0, saved);
   };
-  return most([&](double link) { return most([&](double device) { return over_places(link, device); }, 0, 1); }, 0, 1);
+  const auto over_links = [&](double least, double greatest) {
+    return most([&](double link) { return most([&](double host) { return at(link, host); }, least, greatest); }, 0, 1);
+  };
+  double dearest = 1;
+  for (const KnownRun::Layer& layer : run.layers)
+    if (layer.host_s > 0) dearest = std::max(dearest, 1 + costs.host_first_s / layer.host_s);
+  return std::max(over_links(0, 1), dearest > 1 ? over_links(1, dearest) : 0);
 }
 
 double plan_lower_bound(const ExpertCosts& costs, std::span<const ExpertLoad> loads, const PlanStart& start,
