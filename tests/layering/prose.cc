@@ -147,7 +147,8 @@ std::vector<Sentence> comment_sentences(std::string_view text) {
 std::vector<Message> messages(std::string_view text) {
   std::vector<Message> out;
   Message open = {};
-  bool joined = false, directive = false;  // the literal may go on; the line is #include or #error
+  bool joined = false;                       // the literal may go on
+  bool directive = false, assembly = false;  // within #include, #error or a macro; within asm(...);
   size_t line = 1;
   const auto close = [&] {
     const auto words = split(open.text, " ");
@@ -160,8 +161,10 @@ std::vector<Message> messages(std::string_view text) {
     const std::string_view rest = text.substr(i);
     if (rest.starts_with("//")) i += std::min(rest.find('\n'), rest.size()) - 1;
     if (rest.starts_with("//")) continue;
-    if (text[i] == '\n') ++line, directive = false;
+    if (text[i] == '\n') ++line, directive = directive && i > 0 && text[i - 1] == '\\';
     if (text[i] == '#') directive = true;
+    if (rest.starts_with("asm") && !(i > 0 && is_alnum(text[i - 1]))) assembly = true;
+    if (text[i] == ';') assembly = false;
     if (std::isspace(static_cast<unsigned char>(text[i])) != 0) continue;
     if (rest.starts_with("R\"")) {
       const size_t paren = rest.find('(');
@@ -173,7 +176,7 @@ std::vector<Message> messages(std::string_view text) {
     } else if (text[i] == '"' || (text[i] == '\'' && !divides_digits(text, i))) {
       size_t end = i + 1;
       while (end < text.size() && text[end] != text[i]) end += text[end] == '\\' ? 2 : 1;
-      if (text[i] == '"' && !directive) {
+      if (text[i] == '"' && !directive && !assembly) {
         if (!joined) open.line = line;
         open.text += text.substr(i + 1, end - i - 1);
         joined = true;
