@@ -148,7 +148,8 @@ TEST_F(HexagonRun, TheMatrixUnitGivesTheRecordedLogits) {
   const float by = largest_difference(got);
   fmt::print("logits off the reference's at most (emulated): matrix unit {:.4f}, integers {:.4f}\n", by,
              largest_difference(integers));
-  EXPECT_LT(by, 0.1f);
+  // Twice what was seen (0.0194; by the vector kernels 0.0022): the unit rounds every activation to 2^-11 of itself.
+  EXPECT_LT(by, 0.04f);
   for (const GoldenItem::Top& top : item.top20)
     EXPECT_EQ(std::ranges::max_element(row_at(got, top.position)) - row_at(got, top.position).begin(), top.ids[0])
         << top.position;
