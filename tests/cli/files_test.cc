@@ -171,6 +171,20 @@ TEST_F(UserFiles, ATildeInTheEnvironmentIsTheHome) {
   EXPECT_FALSE(fs::exists("~"));
 }
 
+// A file that is opened gets the lowest free number, which a closed stream's is.
+TEST_F(UserFiles, AModelIsNeverReadAsAClosedStdin) {
+  const std::string model = folder / "m.gguf";
+  ASSERT_TRUE(convert_model({.path = tiny_model(), .out_path = model, .type = "q8_0", .imatrix = {}}, {}));
+  for (const std::string& path : {model, tiny_model()}) {
+    const auto talk = run_llada({"chat", "-q", path}, {.closed = {0}});
+    EXPECT_EQ(talk.status, 0) << talk.err;
+    EXPECT_EQ(talk.out + talk.err, "");
+    expect_one_line(run_llada({"run", path}, {.closed = {0}}), 1, "stdin: read failed: Bad file descriptor");
+    EXPECT_EQ(run_llada({"run", "-q", path, kSortPrompt}, {.closed = {0, 2}}).out,
+              run_llada({"run", "-q", path, kSortPrompt}).out);
+  }
+}
+
 // Limits so small that threads, maps or buffers are refused, each at another place.
 TEST_F(UserFiles, LittleMemoryIsOneLine) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

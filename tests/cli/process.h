@@ -39,6 +39,7 @@ struct ProcessInput {
   std::vector<std::string> environment = {};  // "NAME=value" beside the test's own; "NAME" removes
   std::string stdout_path = {};               // instead of a pipe
   bool close_stdout = false;                  // the reader of stdout is gone from the start
+  std::vector<int> closed = {};               // streams that the program gets closed
   std::string program = LLADA_BINARY;
 };
 
