@@ -185,6 +185,16 @@ TEST_F(UserFiles, AModelIsNeverReadAsAClosedStdin) {
   }
 }
 
+// A read that finds nothing yet is no failure.
+TEST_F(UserFiles, AStdinThatDoesNotWaitIsWaitedFor) {
+  const auto said = run_llada({"run", "-q", tiny_model(), "-n", "16", kSortPrompt},
+                              {.stdin_stays_open = true, .stdin_never_waits = true});
+  EXPECT_EQ(said.status, 0);
+  EXPECT_EQ(said.out, answer({kSortPrompt}).out);
+  EXPECT_THAT(said.err, testing::EndsWith("waiting for the end of stdin, whose text goes below the prompt "
+                                          "(< /dev/null: no text)\n"));
+}
+
 // Limits so small that threads, maps or buffers are refused, each at another place.
 TEST_F(UserFiles, LittleMemoryIsOneLine) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

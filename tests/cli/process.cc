@@ -178,6 +178,7 @@ ProcessResult run_llada(const std::vector<std::string>& arguments, const Process
     ::close(out.read_end);
     out.read_end = -1;
   }
+  if (input.stdin_never_waits) check(::fcntl(in.read_end, F_SETFL, O_NONBLOCK) == 0, "O_NONBLOCK");
   const pid_t child = ::fork();
   check(child >= 0, "fork");
   if (child == 0) {
