@@ -56,8 +56,8 @@ TEST(MoeSimulate, HybridBeatsItsRivalsAndIsPredicted) {
   EXPECT_NEAR(s->expert_bytes, 3.0 * 2048 * 1408 * 18 / 32, 1);
 }
 
-// HybriMoE's setting. Guesses that do not pay are found by trying them, which takes time. Without tolls Mixtral in whole
-// experts would be a tenth behind `+ prefetch`.
+// HybriMoE's setting. Guesses that do not pay are found by trying them, which takes time. Without tolls Mixtral in
+// whole experts would be a tenth behind `+ prefetch`.
 TEST(MoeSimulate, HybridIsNowhereFarBehindItsParts) {
   for (const char* geometry : {"mixtral", "qwen2-57b", "deepseek-v2-lite"}) {
     MoeSimulateOptions o;
