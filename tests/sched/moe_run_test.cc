@@ -209,8 +209,8 @@ TEST(MoeRuntime, EveryOptionGivesPlansThatCanBeCarriedOut) {
       }
 }
 
-// Asking the next layers' routers takes time. Where the answers do not save it, because they are wrong or name an expert
-// that is there, it is left alone, but not for good.
+// Asking the next layers' routers takes time. Where the answers do not save it, because they are wrong or name an
+// expert that is there, it is left alone, but not for good.
 TEST(MoeRuntime, GuessesThatDoNotPayAreLeftAlone) {
   const LayerRouting there = loads({9, 0, 0, 0}), missing = loads({0, 0, 9, 0}), other = loads({0, 0, 0, 9});
   const struct {
