@@ -65,7 +65,7 @@ if(NOT LLADA_STATIC)
 endif()
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 
-set(about "llada.cpp runs diffusion language models (LLaDA, LLaDA-MoE, LLaDA2, Dream) on\nthe processor: such a model starts from masks and fills in many words at a\ntime, in any order.\n\n")
+set(about "llada.cpp runs diffusion language models (DiffusionGemma,\nLLaDA, Dream, SDAR and others) on the processor: such a model starts from\nmasks and fills in many words at a time, in any order.\n\n")
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME llada)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_TOOLS_DESCRIPTION "engine for diffusion language models, program\n${about}This package has the program llada.")

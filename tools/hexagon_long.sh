@@ -19,6 +19,6 @@ files=$(mktemp -d)
 trap 'rm -rf "$files"' EXIT
 
 LLADA_HEXAGON_LAYER=1 "$build/bin/test_hexagon_dsp" --gtest_filter='*Packets*:*Llada8b'
-LLADA_TEST_LONG=1 "$build/bin/test_engine" --gtest_filter='HexagonRun.RecordedSettings:HexagonRun.EveryKind*:HexagonRun.TheMatrixUnit*'
+LLADA_TEST_LONG=1 "$build/bin/test_engine" --gtest_filter='HexagonRun.RecordedSettings:HexagonRun.EveryKind*'
 LLADA_TEST_KILLS=1000 "$build/bin/test_engine" --gtest_filter='HexagonRun.Killed*'
 LLADA_TEST_LONG=1 LLADA_HEXAGON_FILES=$files "$build/bin/test_hexagon" --gtest_filter='MapSequence.*'

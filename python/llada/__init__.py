@@ -1,4 +1,4 @@
-"""llada: diffusion language models (LLaDA, LLaDA-MoE, LLaDA2, Dream) on your own processor.
+"""llada: diffusion language models (DiffusionGemma, LLaDA, Dream, SDAR and others) on your own processor.
 
     import llada
 

@@ -7,6 +7,7 @@ import ctypes
 import ctypes.util
 import os
 import pathlib
+import struct
 import sys
 from ctypes import POINTER, c_char_p, c_double, c_float, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 from typing import Any
@@ -147,9 +148,29 @@ def _candidates() -> list[str]:
     return [str(bundled)] if bundled.exists() else [ctypes.util.find_library("llada") or name]
 
 
+def _refuse_cut(path: str) -> None:
+    """A cut library would end the process when the linker touches a page behind its end. An ELF file ends with its
+    table of sections, which the header places. A name without a folder is the linker's to find."""
+    if not os.path.dirname(path):
+        return
+    try:
+        with open(path, "rb") as file:
+            head = file.read(64)
+    except OSError:  # the linker says it
+        return
+    if len(head) < 64 or head[:6] != b"\x7fELF\x02\x01":
+        return
+    (table,) = struct.unpack_from("<Q", head, 40)
+    entry_size, entries = struct.unpack_from("<HH", head, 58)
+    needed, found = table + entry_size * entries, os.path.getsize(path)
+    if found < needed:
+        raise OSError(f"{path}: found {found} bytes of {needed}: the file is cut")
+
+
 def _open() -> Any:
     tried = _candidates()
     try:
+        _refuse_cut(tried[0])
         library = ctypes.CDLL(tried[0])
     except OSError as error:
         raise ImportError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import pathlib
 import pickle
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 
 import llada
 from conftest import GAPS, QUICK, ROOT, SORT
+from llada import _capi
 
 
 def test_options(model):
@@ -196,3 +198,14 @@ def test_no_library(tmp_path):
     run = subprocess.run([sys.executable, "-c", "import llada"], env=environment, capture_output=True, text=True,
                          cwd=ROOT / "python")
     assert "ImportError: llada: found no library" in run.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at ELF files")
+def test_a_cut_library(tmp_path):
+    cut = tmp_path / "libllada.so"
+    cut.write_bytes(pathlib.Path(_capi._candidates()[0]).read_bytes()[: 1 << 20])
+    environment = {**os.environ, "LLADA_LIBRARY": str(cut)}
+    run = subprocess.run([sys.executable, "-c", "import llada"], env=environment, capture_output=True, text=True,
+                         cwd=ROOT / "python")
+    assert run.returncode == 1
+    assert "ImportError: llada: found no library" in run.stderr and "the file is cut" in run.stderr

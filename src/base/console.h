@@ -7,7 +7,7 @@
 namespace llada::os {
 
 // For a program that talks to a terminal, once: its texts are UTF-8, line ends are bytes like others, and escape
-// sequences work.
+// sequences work. Streams that are closed from the start stay so, whatever the program opens.
 void prepare_streams();
 
 bool is_terminal(int fd);

@@ -41,7 +41,17 @@ int last_held = 0;
 
 }  // namespace
 
-void prepare_streams() {}
+// The next file opened would get a closed stream's number: a model would be read as input, a message written into it.
+// A folder holds the number instead, which is neither read nor written.
+void prepare_streams() {
+#ifdef O_PATH
+  constexpr int kNeither = O_PATH;  // reads and writes fail as those of a closed file do
+#else
+  constexpr int kNeither = O_RDONLY;
+#endif
+  for (const int fd : {kStdin, kStdout, kStderr})
+    if (::fcntl(fd, F_GETFD) < 0) static_cast<void>(::open("/", kNeither | O_DIRECTORY));  // the lowest free number
+}
 
 bool is_terminal(int fd) { return ::isatty(fd) == 1; }
 

@@ -175,6 +175,10 @@ Result<std::string> read_all(int fd, const std::string& name, size_t limit_bytes
   for (;;) {
     if (before_read) before_read();
     const int64_t n = os::read(fd, buffer, sizeof buffer);
+    if (n < 0 && errno == EAGAIN) {  // a pipe that does not wait, as a parent process may leave it
+      static_cast<void>(os::wait_readable(fd, -1));
+      continue;
+    }
     if (n < 0 && errno == EISDIR) return invalid("{}: is a folder, a file needed", name);
     if (n < 0) return failed("{}: read failed: {}", name, std::strerror(errno));
     if (n == 0) return text;

@@ -94,14 +94,14 @@ Result<std::string> shipped_model(const std::string& program_folder) {
   const std::filesystem::path share = std::filesystem::path(program_folder).parent_path() / "share/llada";
   const std::string path = (share / kShippedModel).string() + ".gguf";
   if (!os::exists(path))
-    return invalid("{}: found no {}, needed the file that comes with the program (make install puts it there)",
-                   kShippedModel, path);
+    return invalid(
+        "{}: found no {}, needed the file that comes with the program: its folders bin and share belong together",
+        kShippedModel, path);
   return path;
 }
 
 bool is_short_name(const std::string& word) {
-  return !os::exists(word) &&
-         (word == kShippedModel || !hub::repository_of(word.substr(0, word.find(':'))).empty());
+  return !os::exists(word) && (word == kShippedModel || !hub::repository_of(word.substr(0, word.find(':'))).empty());
 }
 
 WatchedPull pull_and_show(const hub::HubSettings& settings, const hub::Request& request, const Overrides& overrides,

@@ -127,7 +127,10 @@ Status refuse_empty(const CLI::App& app) {
     const std::string name = option->get_name(), type = option->get_type_name();
     if (std::ranges::find(kMayBeEmpty, name) == std::end(kMayBeEmpty) &&
         std::ranges::find(option->results(), "") != option->results().end())
-      return invalid("{}: found '', needed {}", name, type == "FILE" ? "the name of a file" : type);
+      return invalid("{}: found '', needed {}", name,
+                     name == "MODEL"  ? "a file, a folder or a short name"
+                     : type == "FILE" ? "the name of a file"
+                                      : type);
   }
   return {};
 }

@@ -205,12 +205,12 @@ static void name_module_folders() {
 }
 
 int program(int argc, char** argv, const Build& build, const Program& which) {
+  os::prepare_streams();  // before any file is opened
   more_devices = which.devices;
   name_module_folders();
   // For tests: memory that nobody has written holds NaN (base/pages.h).
   if (const std::string poison = os::variable("LLADA_POISON"); !poison.empty() && poison != "0")
     fill_forgotten_memory(0xff);
-  os::prepare_streams();
   os::ignore_write_signals();
   clean_up_on_signals();
   os::report_mapping_faults();

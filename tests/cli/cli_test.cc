@@ -22,6 +22,11 @@ TEST(WrongCalls, AFileNameCannotBreakTheLine) {
   expect_one_line(run_llada({"inspect", "no\nsuch\x1b[1mfile"}), 2, "no\\x0asuch\\x1b[1mfile");
 }
 
+// A shell's unset variable in quotes.
+TEST(WrongCalls, AnEmptyModelIsNamed) {
+  expect_one_line(run_llada({"run", "", "hi"}), 2, "MODEL: found '', needed a file, a folder or a short name");
+}
+
 TEST(Output, AFullDiskIsAFailureOfTheMachine) {
   if (!fs::exists("/dev/full")) GTEST_SKIP() << "no /dev/full here";
   for (const Words& words :

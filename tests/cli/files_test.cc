@@ -171,6 +171,30 @@ TEST_F(UserFiles, ATildeInTheEnvironmentIsTheHome) {
   EXPECT_FALSE(fs::exists("~"));
 }
 
+// A file that is opened gets the lowest free number, which a closed stream's is.
+TEST_F(UserFiles, AModelIsNeverReadAsAClosedStdin) {
+  const std::string model = folder / "m.gguf";
+  ASSERT_TRUE(convert_model({.path = tiny_model(), .out_path = model, .type = "q8_0", .imatrix = {}}, {}));
+  for (const std::string& path : {model, tiny_model()}) {
+    const auto talk = run_llada({"chat", "-q", path}, {.closed = {0}});
+    EXPECT_EQ(talk.status, 0) << talk.err;
+    EXPECT_EQ(talk.out + talk.err, "");
+    expect_one_line(run_llada({"run", path}, {.closed = {0}}), 1, "stdin: read failed: Bad file descriptor");
+    EXPECT_EQ(run_llada({"run", "-q", path, kSortPrompt}, {.closed = {0, 2}}).out,
+              run_llada({"run", "-q", path, kSortPrompt}).out);
+  }
+}
+
+// A read that finds nothing yet is no failure.
+TEST_F(UserFiles, AStdinThatDoesNotWaitIsWaitedFor) {
+  const auto said = run_llada({"run", "-q", tiny_model(), "-n", "16", kSortPrompt},
+                              {.stdin_stays_open = true, .stdin_never_waits = true});
+  EXPECT_EQ(said.status, 0);
+  EXPECT_EQ(said.out, answer({kSortPrompt}).out);
+  EXPECT_THAT(said.err, testing::EndsWith("waiting for the end of stdin, whose text goes below the prompt "
+                                          "(< /dev/null: no text)\n"));
+}
+
 // Limits so small that threads, maps or buffers are refused, each at another place.
 TEST_F(UserFiles, LittleMemoryIsOneLine) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -178,6 +178,7 @@ ProcessResult run_llada(const std::vector<std::string>& arguments, const Process
     ::close(out.read_end);
     out.read_end = -1;
   }
+  if (input.stdin_never_waits) check(::fcntl(in.read_end, F_SETFL, O_NONBLOCK) == 0, "O_NONBLOCK");
   const pid_t child = ::fork();
   check(child >= 0, "fork");
   if (child == 0) {
@@ -189,6 +190,7 @@ ProcessResult run_llada(const std::vector<std::string>& arguments, const Process
     }
     ::dup2(in.read_end, STDIN_FILENO);
     ::dup2(err.write_end, STDERR_FILENO);
+    for (const int fd : input.closed) ::close(fd);
     become(words, input.environment);
   }
   for (const int fd : {in.read_end, out.write_end, err.write_end}) ::close(fd);
@@ -233,7 +235,7 @@ struct OnTerminal {
 };
 
 void set_size(int terminal, int columns, int rows) {
-  struct winsize size {};
+  struct winsize size{};
   size.ws_col = static_cast<unsigned short>(columns);
   size.ws_row = static_cast<unsigned short>(rows);
   check(::ioctl(terminal, TIOCSWINSZ, &size) == 0, "TIOCSWINSZ");

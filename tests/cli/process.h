@@ -36,9 +36,11 @@ struct ProcessInput {
   std::string stdin_text = {};
   bool stdin_socket = false;                  // stdin is a socket, as Node makes it
   bool stdin_stays_open = false;              // until the program says something on stderr, or ends
+  bool stdin_never_waits = false;             // as a parent process may leave its end of a pipe
   std::vector<std::string> environment = {};  // "NAME=value" beside the test's own; "NAME" removes
   std::string stdout_path = {};               // instead of a pipe
   bool close_stdout = false;                  // the reader of stdout is gone from the start
+  std::vector<int> closed = {};               // streams that the program gets closed
   std::string program = LLADA_BINARY;
 };
 

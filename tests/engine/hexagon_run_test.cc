@@ -155,19 +155,6 @@ TEST_F(HexagonRun, TheMatrixUnitGivesTheRecordedLogits) {
         << top.position;
 }
 
-// The same in a whole generation.
-TEST_F(HexagonRun, TheMatrixUnitGivesTheRecordedAnswer) {
-  if (!wants("LLADA_TEST_LONG")) GTEST_SKIP() << "set LLADA_TEST_LONG=1: minutes under an emulator";
-  const ByUnit by_unit("f16");
-  const GoldenItem& item = items_[3];
-  const auto prompt = std::span<const int32_t>(item.canvas).first(static_cast<size_t>(item.prompt_tokens));
-  const auto run = answer(by_unit.model, prompt, item.threshold.options);
-  ASSERT_TRUE(run) << run.error().message;
-  EXPECT_EQ(run->tokens, item.threshold.tokens);
-  EXPECT_EQ(run->stats.nfe, item.threshold.nfe);
-  EXPECT_TRUE(run->warnings.empty()) << run->warnings[0];
-}
-
 // Over other tiles of weights, in partial forwards of a few rows: the ids of the cpu device.
 // labels: long
 TEST_F(HexagonRun, TheMatrixUnitGivesTheCpusIds) {
