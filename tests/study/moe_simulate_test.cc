@@ -67,8 +67,9 @@ TEST(MoeSimulate, HybridIsNowhereFarBehindItsParts) {
     for (const MoePhase& p : s->phases)
       for (const char* part : {"+ scheduling", "+ cache", "+ prefetch"}) {
         EXPECT_GE(p.speed_up("hybrid", part), 0.993) << geometry << " " << p.phase << " " << p.share << part;
-        if (p.slices > 1)
+        if (p.slices > 1) {
           EXPECT_GE(p.speed_up("hybrid, whole", part), 0.94) << geometry << " " << p.phase << " " << p.share << part;
+        }
       }
   }
 }
