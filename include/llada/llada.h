@@ -1,4 +1,4 @@
-/* llada.h: the C API of llada.cpp, an engine for diffusion language models (LLaDA, LLaDA-MoE, LLaDA2, Dream).
+/* llada.h: the C API of llada.cpp, an engine for diffusion language models (LLaDA, DiffusionGemma and others).
  *
  * A diffusion model does not append tokens. It gets a canvas of masks behind the prompt, predicts all of them at once,
  * and keeps some of the predictions; each such step is one forward of the model. So an answer forms everywhere at the

@@ -209,3 +209,11 @@ def test_a_cut_library(tmp_path):
                          cwd=ROOT / "python")
     assert run.returncode == 1
     assert "ImportError: llada: found no library" in run.stderr and "the file is cut" in run.stderr
+
+
+def test_no_ray():
+    program = "import sys; sys.modules['ray'] = None; import llada.ray"
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT / "python")
+    assert run.returncode == 1
+    assert run.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: llada.ray: found no Ray, needed the extra of the package: pip install 'llada[ray]'")

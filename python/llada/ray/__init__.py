@@ -19,6 +19,14 @@ from __future__ import annotations
 
 from typing import Any
 
+try:
+    import ray as _ray  # noqa: F401
+except ModuleNotFoundError as error:
+    if error.name != "ray":
+        raise
+    raise ModuleNotFoundError("llada.ray: found no Ray, needed the extra of the package: pip install 'llada[ray]'",
+                              name="ray") from None
+
 from ._evaluate import evaluate
 from ._generate import Generator, generate
 from ._models import local_path, open_model
