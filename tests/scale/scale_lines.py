@@ -65,8 +65,15 @@ def main(folder, prompt):
         except OSError:
             assert child.poll() is None and time.monotonic() < deadline, "no answer of serve run"
             time.sleep(0.5)
-    child.send_signal(signal.SIGINT)
-    child.wait(90)
+    for _ in range(18):  # Ray loses an interrupt that comes before it says that the application is ready
+        child.send_signal(signal.SIGINT)
+        try:
+            child.wait(5)
+            break
+        except subprocess.TimeoutExpired:
+            pass
+    else:
+        raise AssertionError("serve run did not end by 18 interrupts")
 
 
 if __name__ == "__main__":
